@@ -3,7 +3,8 @@
 # The same in a program and its module: the border between them.
 set(BRAID_CUDA_FINGERPRINT "${PROJECT_VERSION}")
 file(GLOB braid_cuda_border CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/module_table.h
-  ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_table.h ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h ${PROJECT_SOURCE_DIR}/graph/dtype.h)
+  ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_table.h ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h
+  ${PROJECT_SOURCE_DIR}/graph/dtype.h)
 foreach(header IN LISTS braid_cuda_border)
   file(SHA256 ${header} hash)
   string(APPEND BRAID_CUDA_FINGERPRINT "${hash}")
@@ -36,18 +37,16 @@ elseif(NOT BRAID_CUDA STREQUAL "OFF")
     set(BRAID_HAS_CUDA_MODULE ON)
     message(STATUS "CUDA: the module is built with ${CMAKE_CUDA_COMPILER} for ${BRAID_CUDA_ARCHITECTURES}")
     # Its headers only: what runs opens the library, or does without.
-    find_path(BRAID_CUDNN_INCLUDE cudnn.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
-      DOC "Folder with cudnn.h")
-    if(NOT BRAID_CUDNN_INCLUDE)
-      message(STATUS "CUDA: the module is built without cuDNN, since there is no cudnn.h here; "
-        "-DBRAID_CUDNN_INCLUDE=DIR says where it is")
-    endif()
-    find_path(BRAID_NCCL_INCLUDE nccl.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
-      DOC "Folder with nccl.h")
-    if(NOT BRAID_NCCL_INCLUDE)
-      message(STATUS "CUDA: the module is built without NCCL, since there is no nccl.h here; "
-        "-DBRAID_NCCL_INCLUDE=DIR says where it is")
-    endif()
+    foreach(library IN ITEMS cuDNN NCCL)
+      string(TOUPPER ${library} upper)
+      string(TOLOWER ${library} lower)
+      find_path(BRAID_${upper}_INCLUDE ${lower}.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+        DOC "Folder with ${lower}.h")
+      if(NOT BRAID_${upper}_INCLUDE)
+        message(STATUS "CUDA: the module is built without ${library}, since there is no ${lower}.h here; "
+          "-DBRAID_${upper}_INCLUDE=DIR says where it is")
+      endif()
+    endforeach()
   elseif(BRAID_CUDA STREQUAL "ON")
     message(FATAL_ERROR "BRAID_CUDA=ON and there is no nvcc; install the CUDA toolkit (13.0 was tried), "
       "say where it is by CUDACXX=/path/to/nvcc, or build with -DBRAID_CUDA=OFF")

@@ -30,7 +30,8 @@ class LandingRegions {
  public:
   // As of Link.
   MemoryKey Expose(std::span<std::byte> memory);
-  // With a token of the transport's own, greater than any before.
+  // With a token of the transport's own, which no region of these has. As long as tokens grow,
+  // those of withdrawn regions are told from those that were never given.
   void ExposeAs(uint64_t token, std::span<std::byte> memory);
   MemoryKey Lend(std::span<const std::byte> memory);
   MemoryKey LendForWriting(std::span<std::byte> memory);

@@ -14,6 +14,9 @@ namespace {
 // one answer of some is quick.
 constexpr int kClockTrips = 8;
 
+// What a machine says of its clock, so that it can be added up.
+Nanoseconds Bounded(int64_t time) { return std::clamp<Nanoseconds>(time, -kForever, kForever); }
+
 }  // namespace
 
 LaunchMaster::LaunchMaster(Reactor* reactor, Options options)
@@ -94,7 +97,7 @@ void LaunchMaster::OnFailure(size_t number, const launch::Failure& failed) {
                         .exit_code = failed.exit_code(),
                         .output = failed.output(),
                         .is_own = failed.is_own(),
-                        .when = failed.when()};
+                        .when = Bounded(failed.when())};
   if (!launcher.failure.has_value() || failure.CountsBefore(*launcher.failure)) {
     launcher.failure = std::move(failure);
     launcher.told = reactor_->Now();
@@ -108,7 +111,7 @@ void LaunchMaster::OnClock(size_t number, const launch::Clock& clock) {
     return launcher.machine.channel->Close(
         absl::InvalidArgumentError("it says what its clock shows, and was not asked"));
   }
-  launcher.clock.Add(clock.asked(), clock.shows(), reactor_->Now());
+  launcher.clock.Add(clock.asked(), Bounded(clock.shows()), reactor_->Now());
   if (launcher.clock.trips() < kClockTrips) return AskTime(number);
   EndIfDone();
 }

@@ -54,8 +54,8 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeOnDevice(const plan::Collective& collective,
                                                                const CollectiveSpec& spec,
-                                                               bool spans_nodes,
                                                                const ActionContext& context) {
+  const bool spans_nodes = spec.algorithm != CollectiveAlgorithm::kDevice;
   if (context.device_group == nullptr) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s '%s' is for devices to do among themselves, and %s devices cannot here; start the same "
@@ -97,8 +97,7 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Collective& collective, Action
   options.collective = made.collective.get();
   if (collective.algorithm == CollectiveAlgorithm::kDevice) {
     options.spans_nodes = spec.algorithm != collective.algorithm;
-    BRAID_ASSIGN_OR_RETURN(options.on_device,
-                           MakeOnDevice(collective, spec, options.spans_nodes, context));
+    BRAID_ASSIGN_OR_RETURN(options.on_device, MakeOnDevice(collective, spec, context));
   }
   for (const Member& member : spec.members) {
     options.threads.push_back(

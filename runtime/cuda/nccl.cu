@@ -112,8 +112,11 @@ void End(void* communicator) {
   delete at;
 }
 
+// Of what is reduced: plans give it no other types (compiler/physical/assign_streams.cc).
 ncclDataType_t TypeOf(DType dtype) {
   switch (dtype) {
+    case DType::kF32:
+      return ncclFloat32;
     case DType::kF64:
       return ncclFloat64;
     case DType::kBF16:
@@ -125,7 +128,7 @@ ncclDataType_t TypeOf(DType dtype) {
     case DType::kI64:
       return ncclInt64;
     default:
-      return ncclFloat32;
+      return ncclNumTypes;  // which NCCL refuses
   }
 }
 

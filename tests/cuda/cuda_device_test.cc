@@ -61,6 +61,11 @@ std::vector<LayoutCase> Layouts() {
   return chosen;
 }
 
+void ExpectNear(const std::vector<double>& losses, const std::vector<double>& of_cpus) {
+  ASSERT_EQ(losses.size(), of_cpus.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], of_cpus[i], 1e-9);
+}
+
 // On cards alone, and with CPUs as every second node.
 void ExpectTheNumbersOfCpus(const std::function<void(Job&, const LayoutCase&)>& record) {
   for (const LayoutCase& layout : Layouts()) {
@@ -78,10 +83,7 @@ void ExpectTheNumbersOfCpus(const std::function<void(Job&, const LayoutCase&)>& 
       }
       const auto run = train();
       ASSERT_TRUE(run.ok()) << run.status().message();
-      ASSERT_EQ(run->losses.size(), reference->losses.size());
-      for (size_t i = 0; i < run->losses.size(); ++i) {
-        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
-      }
+      ExpectNear(run->losses, reference->losses);
     }
   }
 }
@@ -126,10 +128,7 @@ TEST(CudaDeviceTest, CardsOfOneNodeHaveTheNumbersOfCpus) {
       options.device_kinds = KindsWithCuda(/*uses_graphs=*/true, /*card=*/-1);
       const auto run = train();
       ASSERT_TRUE(run.ok()) << run.status().message();
-      ASSERT_EQ(run->losses.size(), reference->losses.size());
-      for (size_t i = 0; i < run->losses.size(); ++i) {
-        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
-      }
+      ExpectNear(run->losses, reference->losses);
     }
   }
   unsetenv("BRAID_FAKE_REACH");
@@ -164,10 +163,7 @@ TEST(CudaDeviceTest, CollectivesOfOverlappingLists) {
   options.device_kinds = KindsWithCuda();
   const auto run = RunTraining(options, record);
   ASSERT_TRUE(run.ok()) << run.status().message();
-  ASSERT_EQ(run->losses.size(), reference->losses.size());
-  for (size_t i = 0; i < run->losses.size(); ++i) {
-    EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
-  }
+  ExpectNear(run->losses, reference->losses);
 }
 
 // What lies between products is narrow on cards, which it is not on CPUs: their steps stay as near
@@ -210,8 +206,8 @@ int64_t Counted(const char* function) {
 int64_t GraphLaunches() { return Counted("BraidFakeGraphLaunches"); }
 int64_t NcclCollectives() { return Counted("BraidFakeNcclCollectives"); }
 
-// Where all nodes have NCCL, what their cards reduce and gather together goes by it, and nothing of
-// it over the nodes' links; the numbers are those of CPUs.
+// Where all nodes have NCCL, what their cards reduce and gather together goes by it, with the
+// numbers of CPUs.
 TEST(CudaDeviceTest, CardsOfSeveralNodesCollectByNccl) {
   if (std::getenv("BRAID_TEST_DEVICE") != nullptr) GTEST_SKIP() << "it takes several machines";
   const std::string text = MakeTextFile();
@@ -235,10 +231,7 @@ TEST(CudaDeviceTest, CardsOfSeveralNodesCollectByNccl) {
       const int64_t before = NcclCollectives();
       const auto run = train();
       ASSERT_TRUE(run.ok()) << run.status().message();
-      ASSERT_EQ(run->losses.size(), reference->losses.size());
-      for (size_t i = 0; i < run->losses.size(); ++i) {
-        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
-      }
+      ExpectNear(run->losses, reference->losses);
       const bool reduces = layout.parallel != Parallel::kPipeline;
       EXPECT_EQ(NcclCollectives() > before, reduces && std::string(version) != "0");
     }

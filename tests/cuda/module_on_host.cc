@@ -9,9 +9,8 @@
 //   BRAID_FAKE_CAPTURES=0       streams capture nothing
 //   BRAID_FAKE_FAILS_AFTER=N    the card is lost after so many pieces of work
 //   BRAID_FAKE_BUILD=TEXT       the fingerprint
-//   BRAID_FAKE_APART=1          each time a card is described it is another one: nodes of this
-//   process
-//                               are as on machines of their own
+//   BRAID_FAKE_APART=1          a card that is described again is another one, as if nodes of one
+//                               process were on several machines
 //   BRAID_FAKE_NCCL=22809       NCCL's version, which works among the cards of one process; 0: none
 //   BRAID_FAKE_NCCL_FAILS=N     its N-th collective, counted from 0, finds that a member has gone
 #include <sys/mman.h>
