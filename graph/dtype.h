@@ -43,6 +43,8 @@ size_t SizeOf(DType dtype);                              // bytes per element
 std::string_view ToString(DType dtype);                  // "f32", "bf16", ...
 std::optional<DType> ParseDType(std::string_view name);  // the inverse of ToString
 bool IsFloating(DType dtype);                            // of the types that are computed with
+// Of which kernels widen each element to f32 before they compute with it.
+constexpr bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 bool IsCoded(DType dtype);
 // Coded floats are none; bool is none.
 bool IsWholeNumber(DType dtype);

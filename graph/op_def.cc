@@ -160,6 +160,11 @@ OpDef& OpDef::Mutates(std::vector<int> inputs) {
   return *this;
 }
 
+OpDef& OpDef::KeepsNarrow(std::vector<int> inputs) {
+  keeps_narrow_ = std::move(inputs);
+  return *this;
+}
+
 OpDef& OpDef::NarrowInputs(std::vector<int> inputs) {
   narrow_inputs_ = std::move(inputs);
   return *this;

@@ -160,6 +160,9 @@ class OpDef {
     narrow_inside_ = std::move(inputs);
     return *this;
   }
+  // These inputs, and the outputs that are like them, may be bf16 or f16 while all others are f32,
+  // in which its kernels add up: norms and pooling. --precision keeps them so between products.
+  OpDef& KeepsNarrow(std::vector<int> inputs);
   // Leads into mirrored values (to M) or out of them (from M), on the dimensions that its
   // attributes name; its other signatures hold on the others. Each device keeps its bytes, which
   // only mean something else: nothing is done.
@@ -201,6 +204,7 @@ class OpDef {
   std::vector<int> narrow_inside(const OpContext& context) const {
     return narrow_inside_ ? narrow_inside_(context) : std::vector<int>();
   }
+  const std::vector<int>& keeps_narrow() const { return keeps_narrow_; }
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
@@ -256,7 +260,7 @@ class OpDef {
   std::function<OpParts(const OpContext&)> parts_;
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
-  std::vector<int> narrow_inputs_;
+  std::vector<int> narrow_inputs_, keeps_narrow_;
   std::function<std::vector<int>(const OpContext&)> narrow_inside_;
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;

@@ -8,8 +8,6 @@
 namespace braid {
 namespace {
 
-bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 bool HasNarrow(const OpContext& context) {
   const auto is_narrow = [](const TensorType& type) { return IsNarrow(type.dtype); };
   return std::any_of(context.inputs.begin(), context.inputs.end(), is_narrow) ||

@@ -1,6 +1,9 @@
 #include "api/conformance/operator_case.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <span>
 #include <utility>
@@ -62,6 +65,26 @@ bool AnyFloating(std::span<const TensorType> types) {
                      [](const TensorType& type) { return IsFloating(type.dtype); });
 }
 
+// The same with f32 for all that need not be as narrow as these inputs; nullopt: nothing is.
+std::optional<OpCase> WithWideNumbers(OpCase c) {
+  const std::vector<int>& narrow = c.def->keeps_narrow();
+  if (narrow.empty()) return std::nullopt;
+  bool any_wide = false;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (!IsNarrow(c.inputs[i].dtype) || std::ranges::count(narrow, static_cast<int>(i)) > 0)
+      continue;
+    c.inputs[i].dtype = DType::kF32;
+    any_wide = true;
+  }
+  if (!any_wide) return std::nullopt;
+  c.label += " and f32";
+  c.has_wide_numbers = true;
+  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
+  CHECK(outputs.ok()) << c.label << ": " << outputs.status();
+  c.outputs = *std::move(outputs);
+  return c;
+}
+
 }  // namespace
 
 std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
@@ -100,7 +123,9 @@ std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
     }
     if (!outputs.ok()) continue;  // samples as they are were checked when the op registered
     c.outputs = *std::move(outputs);
+    std::optional<OpCase> mixed = WithWideNumbers(c);
     cases.push_back(std::move(c));
+    if (mixed.has_value()) cases.push_back(*std::move(mixed));
   }
   return cases;
 }

@@ -48,6 +48,7 @@ class OperatorChecks {
  private:
   // Compares with the whole.
   void Check(const OpCase& c, const RunOptions& options, double tolerance);
+  void CompareWithWide(const OpCase& c, const OpCase& wide, DType dtype);
   void Fail(std::string error);
 
   const OpDef& def_;

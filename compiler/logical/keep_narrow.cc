@@ -60,13 +60,14 @@ class Keeping {
     kOther,
     kProduct,  // reads narrow copies already
     kInside,   // has products inside: OpDef::NarrowInside
-    kFlow,     // works element by element, or moves elements
+    kFlow,     // works element by element, moves elements, or keeps them narrow (norms, pooling)
     kCast,     // makes a narrow copy
-    kSum,      // sums up in f32 what is narrow if attribute dtype says so
+    kSum,      // sums up in f32 what is narrow, all of its `inputs`
   };
   // An op's part in this.
   struct Use {
     Kind kind = Kind::kOther;
+    bool says_wide = false;         // attribute dtype says f32 then
     std::vector<int> inputs;        // that are f32 and would be narrow
     std::vector<TensorType> types;  // of the outputs then
   };
@@ -104,29 +105,52 @@ class Keeping {
   Use UseOf(const Op& op) const {
     const OpDef& def = DefOf(graph_, op);
     const bool makes_one = op.outputs.size() == 1;
-    if (op.attrs.Has("dtype")) return {};
+    if (op.outputs.empty() || op.attrs.Has("dtype")) return {};
     Use use;
     const std::vector<TensorType> inputs = InputTypes(op);
     std::vector<int> floating = def.narrow_inside({op.attrs, inputs});
     if (!floating.empty() && !op.attrs.Has("compute")) {
       use.kind = Kind::kInside;
-    } else if ((def.is_pointwise() || def.moves_elements()) && makes_one &&
-               TypeOf(op.outputs[0]) == DType::kF32) {
+    } else if (TypeOf(op.outputs[0]) != DType::kF32) {
+      return {};
+    } else if ((def.is_pointwise() || def.moves_elements()) && makes_one) {
       use.kind = Kind::kFlow;
       floating.resize(inputs.size());
       std::iota(floating.begin(), floating.end(), 0);
+    } else if (!def.keeps_narrow().empty()) {
+      use.kind = Kind::kFlow;
+      floating = def.keeps_narrow();
     }
-    if (use.kind == Kind::kOther) return {.kind = SumsNarrow(op) ? Kind::kSum : Kind::kOther};
+    if (use.kind == Kind::kOther) return SumsNarrow(op) ? SumOf({0}, /*says_wide=*/true) : Use();
     for (const int input : floating) {
-      if (inputs[input].dtype == DType::kF32) use.inputs.push_back(input);
+      const bool is_there = input < static_cast<int>(inputs.size());
+      if (is_there && inputs[input].dtype == DType::kF32) use.inputs.push_back(input);
     }
-    return use.inputs.empty() ? Use() : Checked(std::move(use), op, op.attrs);
+    if (use.inputs.empty()) return {};
+    if (!def.keeps_narrow().empty() && MakesWide(op, use.inputs)) {
+      return SumOf(std::move(use.inputs), /*says_wide=*/false);
+    }
+    return Checked(std::move(use), op, op.attrs);
+  }
+  static Use SumOf(std::vector<int> inputs, bool says_wide) {
+    return {.kind = Kind::kSum, .says_wide = says_wide, .inputs = std::move(inputs)};
+  }
+
+  std::vector<TensorType> TypesNarrowed(const Op& op, const std::vector<int>& narrowed) const {
+    std::vector<TensorType> inputs = InputTypes(op);
+    for (const int input : narrowed) inputs[input].dtype = compute_;
+    return inputs;
+  }
+  // Whether nothing that it makes of them would be narrow.
+  bool MakesWide(const Op& op, const std::vector<int>& narrowed) const {
+    const auto types = DefOf(graph_, op).InferTypes({op.attrs, TypesNarrowed(op, narrowed)});
+    const auto is_narrow = [](const TensorType& type) { return IsNarrow(type.dtype); };
+    return types.ok() && std::ranges::none_of(*types, is_narrow);
   }
 
   // With what it makes then; of no kind if that is not narrow.
   Use Checked(Use use, const Op& op, const Attrs& attrs) const {
-    std::vector<TensorType> inputs = InputTypes(op);
-    for (const int input : use.inputs) inputs[input].dtype = compute_;
+    const std::vector<TensorType> inputs = TypesNarrowed(op, use.inputs);
     const auto types = DefOf(graph_, op).InferTypes({attrs, inputs});
     if (!types.ok() || (*types)[0].dtype != compute_) return {};
     use.types = *types;
@@ -153,12 +177,21 @@ class Keeping {
   bool Accepts(OpId id, int input) const {
     const Use& use = uses_[id];
     if (use.kind == Kind::kCast) return true;
+    if (use.kind == Kind::kSum) return false;  // SumsUp says it
     if (use.kind == Kind::kFlow && !narrow_[graph_.op(id).outputs[0]]) return false;
     return std::ranges::count(use.inputs, input) > 0;
   }
 
-  bool OnlySums(OpId id, TensorId tensor) const {
-    return uses_[id].kind == Kind::kSum && IsSmall(graph_.op(id).outputs[0], tensor);
+  // Whether it reads the tensor as it is if all that it sums up is narrow.
+  bool SumsUp(OpId id, int input) const {
+    const Use& use = uses_[id];
+    const Op& op = graph_.op(id);
+    return use.kind == Kind::kSum && std::ranges::count(use.inputs, input) > 0 &&
+           std::ranges::all_of(use.inputs, [&](int each) { return narrow_[op.inputs[each]]; });
+  }
+  bool OnlySums(OpId id, int input) const {
+    const Op& op = graph_.op(id);
+    return SumsUp(id, input) && IsSmall(op.outputs[0], op.inputs[input]);
   }
   // A number by itself may be out of the narrow type's range, and its rounding is everywhere.
   bool IsCheap(TensorId tensor, TensorId beside) const {
@@ -173,7 +206,7 @@ class Keeping {
     for (const auto& [id, input] : consumers_[tensor]) {
       if (Accepts(id, input)) {
         has_reader = true;
-      } else if (!OnlySums(id, tensor)) {
+      } else if (!OnlySums(id, input)) {
         return false;
       }
     }
@@ -229,8 +262,8 @@ class Keeping {
         for (const auto& [reader, at] : consumers_[graph_.op(id).outputs[0]]) {
           graph_.mutable_op(reader).inputs[at] = tensor;
         }
-      } else if (uses_[id].kind == Kind::kSum) {
-        graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
+      } else if (SumsUp(id, input)) {
+        if (uses_[id].says_wide) graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
       } else if (!Accepts(id, input)) {
         const TensorId copy = copies_.Of(tensor, DType::kF32, id);
         graph_.mutable_op(id).inputs[input] = copy;

@@ -77,7 +77,7 @@ class Narrowing {
 }  // namespace
 
 LogicalGraph NarrowProducts(LogicalGraph graph, DType compute, const KeepsNarrow& keeps) {
-  CHECK(compute == DType::kBF16 || compute == DType::kF16) << ToString(compute);
+  CHECK(IsNarrow(compute)) << ToString(compute);
   Narrowing(graph, compute).Run(keeps);
   return keeps ? Prune(std::move(graph)) : std::move(graph);
 }

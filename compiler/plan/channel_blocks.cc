@@ -255,7 +255,8 @@ OpDef TakingBlocks(const OpDef& plain, const ChannelOperands& operands,
       .Flops([def](const OpContext& context) {
         return def->CountFlops(PlainOperandsOf(context).context(context.attrs));
       })
-      .NarrowInputs(plain.narrow_inputs());
+      .NarrowInputs(plain.narrow_inputs())
+      .KeepsNarrow(plain.keeps_narrow());
   if (plain.has_narrow_inside()) {
     result.NarrowInside([def](const OpContext& context) {
       return def->narrow_inside(PlainOperandsOf(context).context(context.attrs));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
+#include "graph/ops/product_type.h"
 #include "graph/ops/shapes.h"
 #include "runtime/base/status.h"
 
@@ -33,10 +34,21 @@ absl::Status CheckX(const OpContext& ctx) {
   return CheckMinRank(ctx, 0, 2);
 }
 
-// Input `input` is a number per channel.
+// Input `input` is a number per channel, like x.
 absl::Status CheckChannels(const OpContext& ctx, int input) {
   BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
   return CheckShape(ctx, input, {ctx.inputs[0].shape[1]});
+}
+
+// Input `input` is one of the numbers that x, input 0, is normalized with. They have its type;
+// those of a narrow x may be f32 instead, all of them.
+absl::Status CheckNumbers(const OpContext& ctx, int input, const Shape& shape) {
+  const bool are_wide = IsNarrow(ctx.inputs[0].dtype) && ctx.inputs[1].dtype == DType::kF32;
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, are_wide ? 1 : 0, input));
+  return CheckShape(ctx, input, shape);
+}
+absl::Status CheckParameters(const OpContext& ctx, int input) {
+  return CheckNumbers(ctx, input, {ctx.inputs[0].shape[1]});
 }
 
 bool HasGroups(const Attrs& attrs) { return attrs.Has("groups"); }
@@ -45,14 +57,11 @@ bool HasGroups(const Attrs& attrs) { return attrs.Has("groups"); }
 Shape StatisticsShape(const Attrs& attrs, const Shape& x) {
   return HasGroups(attrs) ? Shape{attrs.Int("groups"), x[1]} : Shape{x[1]};
 }
-TensorType Statistics(const OpContext& ctx) {
-  return {ctx.inputs[0].dtype, StatisticsShape(ctx.attrs, ctx.inputs[0].shape)};
+TensorType Statistics(const OpContext& ctx, DType dtype) {
+  return {dtype, StatisticsShape(ctx.attrs, ctx.inputs[0].shape)};
 }
-
-// Input `input` is a statistic of x, input 0.
 absl::Status CheckStatistics(const OpContext& ctx, int input) {
-  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
-  return CheckShape(ctx, input, StatisticsShape(ctx.attrs, ctx.inputs[0].shape));
+  return CheckNumbers(ctx, input, StatisticsShape(ctx.attrs, ctx.inputs[0].shape));
 }
 
 // That x can be what batch statistics are of.
@@ -176,13 +185,14 @@ OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
   return {.inputs = std::move(inputs), .attrs = std::move(attrs), .low = 0.1, .high = 1};
 }
 
-// The sum of a channel's elements.
+// The sum of a channel's elements; attribute dtype may say f32 of a narrow x.
 OpDef ChannelSumOp() {
   return OpDef("channel_sum")
       .Infer([](const OpContext& ctx) -> Types {
         BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
-        return std::vector<TensorType>{Statistics(ctx)};
+        BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+        return std::vector<TensorType>{Statistics(ctx, dtype)};
       })
       .Signatures(ChannelSignatures({kWide}, {kStatistic}))
       .MicroBatchSignatures([](const OpContext& ctx) {
@@ -191,7 +201,8 @@ OpDef ChannelSumOp() {
       })
       .Linear({0})
       .Gradient([](const Context& c) {
-        return Gradients{OverBatch(c.output_gradients[0], c.op.attrs, c.inputs[0].shape())};
+        const Tensor x = c.inputs[0];
+        return Gradients{OverBatch(Cast(c.output_gradients[0], x.dtype()), c.op.attrs, x.shape())};
       })
       .Flops([](const OpContext& ctx) {
         return static_cast<double>(ctx.inputs[0].shape.num_elements());
@@ -200,7 +211,8 @@ OpDef ChannelSumOp() {
       .Sample({.inputs = {Rows()}, .attrs = {}})
       .Sample({.inputs = {Large()}, .attrs = {}})
       .Sample({.inputs = {Four()}, .attrs = InGroups(4)})
-      .Sample({.inputs = {FourRows()}, .attrs = InGroups(2)});
+      .Sample({.inputs = {FourRows()}, .attrs = InGroups(2)})
+      .Sample({.inputs = {Images()}, .attrs = {{"dtype", DType::kF32}}});
 }
 
 // sum over a channel's elements of (x - sum / count)^2.
@@ -210,20 +222,22 @@ OpDef BatchMomentOp() {
         BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
         BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
         BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, 1));
-        return std::vector<TensorType>{Statistics(ctx)};
+        return std::vector<TensorType>{Statistics(ctx, ctx.inputs[1].dtype)};
       })
       .Signatures(ChannelSignatures({kWide, kStatistic}, {kStatistic}))
       .MicroBatchSignatures(OwnStatistics({kWide, kStatistic}, {kStatistic}))
+      .KeepsNarrow({0})
       .Gradient([](const Context& c) {
-        const Tensor x = c.inputs[0], sum = c.inputs[1], dy = c.output_gradients[0];
+        const Tensor sum = c.inputs[1], dy = c.output_gradients[0];
+        const Tensor x = Cast(c.inputs[0], sum.dtype());
         const Attrs& attrs = c.op.attrs;
         const Shape shape = x.shape();
         const double count = CountOf(attrs, shape);
         const Tensor centered = Sub(x, OverBatch(Scale(sum, 1 / count), attrs, shape));
         // Zero where `sum` is the sum of x, up to rounding.
         const Tensor missing = Apply("channel_sum", {centered}, WithGroupsOf(attrs, {}));
-        return Gradients{Scale(Mul(centered, OverBatch(dy, attrs, shape)), 2),
-                         Scale(Mul(missing, dy), -2 / count)};
+        const Tensor dx = Scale(Mul(centered, OverBatch(dy, attrs, shape)), 2);
+        return Gradients{Cast(dx, c.inputs[0].dtype()), Scale(Mul(missing, dy), -2 / count)};
       })
       .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Images(), Three()}, .attrs = {}})
@@ -235,7 +249,8 @@ OpDef BatchMomentOp() {
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
 // variance but the batch's sum and second moment, and all of the gradient goes to x. If there is a
-// sixth input, like x, it is added; with `relu`, what is below 0 becomes 0 at the end.
+// sixth input, like x, it is added; with `relu`, what is below 0 becomes 0 at the end. All but x
+// and what is like it may be f32 where these are narrow, here and in the gradients' operators.
 OpDef BatchNormOp() {
   const auto sample = [&](const TensorType& x, bool training, int64_t groups = 0) {
     const TensorType numbers = Numbers(x), statistics = Numbers(x, groups);
@@ -261,12 +276,13 @@ OpDef BatchNormOp() {
               "groups are of a batch's statistics: training is false");
         }
         for (int i : {1, 2}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
-        for (int i : {3, 4}) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, i));
+        for (int i : {3, 4}) BRAID_RETURN_IF_ERROR(CheckParameters(ctx, i));
         if (adds) BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 5));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
       .MicroBatchSignatures(OwnStatistics(inputs, {kWide}))
+      .KeepsNarrow({0, 5})
       .Inplace(0, 0)
       .Inplace(5, 0)
       .Gradient([](const Context& c) {
@@ -291,7 +307,7 @@ OpDef BatchNormOp() {
         } else {
           const Tensor padded = AddScalar(variance, epsilon);
           const Tensor factor = Mul(gamma, Rsqrt(padded));
-          const Tensor dx = Mul(dy, OverSpace(factor, x.shape()));
+          const Tensor dx = Mul(dy, OverSpace(Cast(factor, x.dtype()), x.shape()));
           const Tensor dmean = Neg(Mul(factor, dbeta));
           const Tensor dvariance = Scale(Div(Mul(gamma, dgamma), padded), -0.5);
           gradients = {dx, dmean, dvariance, dgamma, dbeta};
@@ -333,11 +349,12 @@ OpDef BatchNormSumsOp() {
         BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
         for (int i : {1, 2}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
         BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
-        for (int i = 4; rectifies && i < 6; ++i) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, i));
-        return std::vector<TensorType>(2, Statistics(ctx));
+        for (int i = 4; rectifies && i < 6; ++i) BRAID_RETURN_IF_ERROR(CheckParameters(ctx, i));
+        return std::vector<TensorType>(2, Statistics(ctx, ctx.inputs[1].dtype));
       })
       .Signatures(ChannelSignatures(inputs, {kStatistic, kStatistic}))
       .MicroBatchSignatures(OwnStatistics(inputs, {kStatistic, kStatistic}))
+      .KeepsNarrow({0, 3})
       .Linear({3})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
@@ -375,13 +392,14 @@ OpDef BatchNormInputGradientOp() {
         BRAID_RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 8 : 7));
         BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
         for (int i : {1, 2, 5, 6}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
-        BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 3));
+        BRAID_RETURN_IF_ERROR(CheckParameters(ctx, 3));
         BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
-        if (rectifies) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 7));
+        if (rectifies) BRAID_RETURN_IF_ERROR(CheckParameters(ctx, 7));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
       .MicroBatchSignatures(OwnStatistics(inputs, {kWide}))
+      .KeepsNarrow({0, 4})
       .Linear({4, 5, 6})
       .Inplace(4, 0)
       .NoGradient()

@@ -20,8 +20,6 @@ bool Widens(const OpContext& ctx) {
   return IsFloating(from) && IsFloating(to) && (from == to || SizeOf(to) > SizeOf(from));
 }
 
-bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 // Coded elements are looked up as a whole, and narrow ones widened so.
 OpParts CastParts(const OpContext& ctx) {
   const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;

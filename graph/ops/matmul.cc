@@ -15,8 +15,7 @@ absl::StatusOr<DType> ProductType(const OpContext& ctx) {
   const DType of_inputs = ctx.inputs[0].dtype;
   if (!ctx.attrs.Has("dtype")) return of_inputs;
   const DType dtype = ctx.attrs.Type("dtype");
-  const bool is_narrow = of_inputs == DType::kBF16 || of_inputs == DType::kF16;
-  if (dtype == of_inputs || (is_narrow && dtype == DType::kF32)) return dtype;
+  if (dtype == of_inputs || (IsNarrow(of_inputs) && dtype == DType::kF32)) return dtype;
   return absl::InvalidArgumentError(
       absl::StrCat("dtype is ", std::string(ToString(dtype)), " and the inputs are ",
                    std::string(ToString(of_inputs)), "; the result has the inputs' dtype, or f32 ",

@@ -163,6 +163,7 @@ OpDef MaxPoolOp() {
       OpDef("max_pool")
           .Infer(InferMax)
           .Rule("nc[S]->nc[W]*")
+          .KeepsNarrow({0})
           .Gradient([](const Context& c) {
             Attrs attrs;
             for (const auto& [name, value] : c.op.attrs.values()) {
@@ -186,6 +187,7 @@ OpDef MaxPoolGradientOp() {
   OpDef def = OpDef("max_pool_grad")
                   .Infer(InferMaxGradient)
                   .Rule("nc[S],nc[W]->nc[S]")
+                  .KeepsNarrow({0, 1})
                   .Linear({1})
                   .NoGradient()
                   .Flops([](const OpContext& ctx) {
@@ -204,6 +206,7 @@ OpDef AveragePoolOp() {
       OpDef("avg_pool")
           .Infer(InferAverage)
           .Rule("nc[S]->nc[W]")
+          .KeepsNarrow({0})
           .Linear({0})
           .Gradient([](const Context& c) {
             Attrs attrs = c.op.attrs;
@@ -225,6 +228,7 @@ OpDef AveragePoolGradientOp() {
   OpDef def = OpDef("avg_pool_grad")
                   .Infer(InferAverageGradient)
                   .Rule("nc[W]->nc[S]")
+                  .KeepsNarrow({0})
                   .Linear({0})
                   .Gradient([](const Context& c) {
                     Attrs attrs;

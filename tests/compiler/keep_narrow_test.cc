@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/logical/precision.h"
 #include "tests/compiler/logical_passes.h"
 
@@ -119,6 +121,72 @@ void ExpectTexts(const std::string& graph, const std::vector<std::string>& parts
   for (const std::string& part : parts) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in" << text;
   }
+}
+
+// A residual block with its gradients: convolutions, norms and pooling hand each other narrow
+// tensors, while the norms' sums and numbers are f32.
+constexpr char kBlock[] = R"(
+%0:f32[8, 4, 6, 6] = input "x" () {dtype=f32 shape=[8, 4, 6, 6]} on=card[1]{0.0}
+%1:f32[4, 4, 1, 1] = variable "w" () {dtype=f32 shape=[4, 4, 1, 1]} on=card[1]{0.0}
+%2:f32[4] = variable "gamma" () {dtype=f32 shape=[4]} on=card[1]{0.0}
+%3:f32[4] = variable "beta" () {dtype=f32 shape=[4]} on=card[1]{0.0}
+%4:f32[8, 4, 6, 6] = conv "first" (%0, %1) ATTRS on=card[1]{0.0}
+%5:f32[8, 4, 3, 3] = max_pool "pool" (%4) POOL on=card[1]{0.0}
+%6:f32[8, 4, 3, 3] = conv "second" (%5, %1) ATTRS on=card[1]{0.0}
+%7:f32[4] = channel_sum "sum" (%6) on=card[1]{0.0}
+%8:f32[4] = batch_moment "moment" (%6, %7) on=card[1]{0.0}
+%9:f32[8, 4, 3, 3] = batch_norm "bn" (%6, %7, %8, %2, %3, %5) {epsilon=0.001 relu=true training=true} on=card[1]{0.0}
+%10:f32[8, 4, 3, 3] = conv "third" (%9, %1) ATTRS on=card[1]{0.0}
+%11:f32[8, 4, 3, 3] = conv_input_grad "dy" (%10, %1) SPACE on=card[1]{0.0}
+%12:f32[8, 4, 3, 3] = relu_grad "rectified" (%9, %11) on=card[1]{0.0}
+%13:f32[4], %14:f32[4] = batch_norm_sums "sums" (%6, %7, %8, %12) {epsilon=0.001 training=true} on=card[1]{0.0}
+%15:f32[8, 4, 3, 3] = batch_norm_dx "dx" (%6, %7, %8, %2, %12, %13, %14) {epsilon=0.001} on=card[1]{0.0}
+%16:f32[8, 4, 3, 3] = conv_input_grad "of_pool" (%15, %1) SPACE on=card[1]{0.0}
+%17:f32[8, 4, 3, 3] = add "both" (%16, %12) on=card[1]{0.0}
+%18:f32[8, 4, 6, 6] = max_pool_grad "unpool" (%4, %17) POOL on=card[1]{0.0}
+%19:f32[4, 4, 1, 1] = conv_weight_grad "dw" (%0, %18) KERNEL on=card[1]{0.0}
+fetch "of_dw" (%19) on=card[1]{0.0}
+fetch "of_dgamma" (%13) on=card[1]{0.0}
+fetch "of_dbeta" (%14) on=card[1]{0.0}
+)";
+std::string Block() {
+  const std::string windows =
+      "{dilations=[1, 1] groups=1 pads_begin=[0, 0] pads_end=[0, 0] strides=[1, 1]}";
+  const std::string rest = "pads_begin=[0, 0] pads_end=[0, 0] ";
+  return absl::StrReplaceAll(
+      kBlock,
+      {{"ATTRS", windows},
+       {"SPACE", absl::StrCat("{dilations=[1, 1] groups=1 ", rest, "space=[3, 3] strides=[1, 1]}")},
+       {"KERNEL",
+        absl::StrCat("{dilations=[1, 1] groups=1 kernel=[1, 1] ", rest, "strides=[1, 1]}")},
+       {"POOL", absl::StrCat("{ceil_mode=false dilations=[1, 1] kernel=[2, 2] ", rest,
+                             "strides=[2, 2]}")}});
+}
+
+TEST(KeepNarrow, WhatNormsAndPoolingReadAndMake) {
+  ExpectTexts(
+      Block(),
+      {":bf16[8, 4, 6, 6] = conv \"first\"", ":bf16[8, 4, 3, 3] = max_pool \"pool\"",
+       ":bf16[8, 4, 3, 3] = conv \"second\"", ":f32[4] = channel_sum \"sum\" (%6) {dtype=f32}",
+       ":f32[4] = batch_moment \"moment\" (%6, %7) on",
+       ":bf16[8, 4, 3, 3] = batch_norm \"bn\" (%6, %7, %8, %2, %3, %5) {",
+       "%13:f32[4], %14:f32[4] = batch_norm_sums \"sums\" (%6, %7, %8, %12) {",
+       ":bf16[8, 4, 3, 3] = batch_norm_dx \"dx\" (%6, %7, %8, %2, %12, %13, %14) {",
+       ":bf16[8, 4, 6, 6] = max_pool_grad \"unpool\" (%4, %17) {",
+       ":f32[4, 4, 1, 1] = conv_weight_grad \"dw\""});
+  // Copies are made of what comes in, and of the third convolution's result, which products sum up.
+  const std::string text = Narrowed(Block());
+  EXPECT_EQ(text.find("second.bf16"), std::string::npos) << text;
+  EXPECT_EQ(text.find("bn.bf16"), std::string::npos) << text;
+  EXPECT_EQ(text.find("dx.bf16"), std::string::npos) << text;
+  EXPECT_EQ(text.find(".f32"), std::string::npos) << text;
+}
+
+// Where a reader of a norm's result wants f32, the norm and what it reads stay so.
+TEST(KeepNarrow, NotANormThatIsReadWide) {
+  ExpectTexts(Block() + "fetch \"of_bn\" (%9) on=card[1]{0.0}\n",
+              {":f32[8, 4, 3, 3] = batch_norm \"bn\"", ":f32[8, 4, 3, 3] = conv \"second\"",
+               ":f32[4] = channel_sum \"sum\" (%6) on", ":f32[8, 4, 3, 3] = batch_norm_dx \"dx\""});
 }
 
 TEST(KeepNarrow, NotAttentionWithAMaskThatIsAdded) {

@@ -176,12 +176,12 @@ KernelOr MakeCast(const KernelSpec& spec) {
     return is_whole ? MakeCastToCoded<int64_t>(spec) : MakeCastToCoded<float>(spec);
   }
   const auto& loops = simd::BestLoops<simd::ElementwiseLoops>();
-  if (to == DType::kF32 && (from == DType::kBF16 || from == DType::kF16)) {
+  if (to == DType::kF32 && IsNarrow(from)) {
     const auto loop = from == DType::kBF16 ? loops.bf16_to_f32 : loops.f16_to_f32;
     return MakeKernel(
         [=](const KernelRun& run) { loop(Input<uint16_t>(run, 0), Output<float>(run, 0), n); });
   }
-  if (from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16)) {
+  if (from == DType::kF32 && IsNarrow(to)) {
     const auto loop = to == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16;
     return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
       const auto* x = Input<float>(run, 0) + begin;

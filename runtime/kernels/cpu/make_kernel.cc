@@ -7,8 +7,6 @@
 namespace braid::cpu {
 namespace {
 
-bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-
 // Of the f32 copy.
 int64_t WideElements(const OperandSpec& operand) {
   return IsNarrow(operand.dtype) ? operand.num_elements() : 0;

@@ -110,7 +110,7 @@ KernelFactory ForFloats(Make make) {
       for (const OperandSpec& operand : *operands) {
         any_f32 |= operand.dtype == DType::kF32;
         any_f64 |= operand.dtype == DType::kF64;
-        any_narrow |= operand.dtype == DType::kBF16 || operand.dtype == DType::kF16;
+        any_narrow |= IsNarrow(operand.dtype);
       }
     }
     if (any_f32 == any_f64 || any_narrow) return UnsupportedTypes(spec);

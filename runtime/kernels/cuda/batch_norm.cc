@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cuda/block_shapes.h"
-#include "runtime/kernels/cuda/floating_type.h"
 #include "runtime/kernels/cuda/make_kernel.h"
 #include "runtime/kernels/cuda/register_batch_norm.h"
 
@@ -68,20 +66,26 @@ void Cut(BatchSumsLaunch& launch) {
   launch.parts = std::max<int64_t>(1, DivideUp(layout.images, launch.part_images));
 }
 
+// Whether the numbers are f32 of a narrow x: channel_sum makes them, the others are given some.
+bool HasWideNumbers(const KernelSpec& spec) {
+  const DType numbers = spec.inputs.size() > 1 ? spec.inputs[1].dtype : spec.outputs[0].dtype;
+  return numbers != spec.inputs[0].dtype;
+}
+
 PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& spec, BatchSum kind) {
-  const std::optional<DType> type = FloatingTypeOf(spec);
-  if (!type.has_value()) return UnsupportedTypes(spec);
-  BatchSumsLaunch launch = {.type = *type, .kind = kind};
+  const DType type = spec.inputs[0].dtype;
+  BatchSumsLaunch launch = {.type = type, .kind = kind};
   BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec));
   Cut(launch);
   const BatchLayout& layout = launch.layout;
   launch.rectifies = Flag(spec.attrs, "relu");
+  launch.statistics.are_wide = HasWideNumbers(spec);
   launch.statistics.epsilon = Number(spec.attrs, "epsilon", 0);
   if (kind == BatchSum::kSquares || Flag(spec.attrs, "training")) {
     launch.statistics.divisor = layout.count;
   }
   const int64_t columns = layout.channels * (launch.is_short ? layout.space : 1);
-  return PlanWithWork(spec, 2 * layout.groups * launch.parts * columns * WideBytes(*type),
+  return PlanWithWork(spec, 2 * layout.groups * launch.parts * columns * WideBytes(type),
                       [=, &table](const Queue& queue, const KernelRun& run, std::byte* work) {
                         BatchSumsLaunch now = launch;
                         now.x = run.inputs[0];
@@ -102,16 +106,16 @@ PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& spec, BatchSum ki
 }
 
 PlanOr PlanNorm(const BatchNormTable& table, const KernelSpec& spec, bool is_gradient) {
-  const std::optional<DType> type = FloatingTypeOf(spec);
-  if (!type.has_value()) return UnsupportedTypes(spec);
-  BatchNormLaunch launch = {.type = *type};
+  const DType type = spec.inputs[0].dtype;
+  BatchNormLaunch launch = {.type = type};
   BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec));
   launch.rectifies = Flag(spec.attrs, "relu");
+  launch.statistics.are_wide = HasWideNumbers(spec);
   launch.statistics.epsilon = spec.attrs.Double("epsilon");
   if (is_gradient || Flag(spec.attrs, "training")) launch.statistics.divisor = launch.layout.count;
   const int64_t channels = launch.layout.groups * launch.layout.channels;
   const bool adds = !is_gradient && spec.inputs.size() > 5;
-  return PlanWithWork(spec, channels * kBatchNumbers * WideBytes(*type),
+  return PlanWithWork(spec, channels * kBatchNumbers * WideBytes(type),
                       [=, &table](const Queue& queue, const KernelRun& run, std::byte* work) {
                         BatchNormLaunch now = launch;
                         now.x = run.inputs[0];

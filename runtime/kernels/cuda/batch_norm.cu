@@ -6,6 +6,22 @@
 namespace braid::cuda {
 namespace {
 
+// Numbers that have the type of x, or of what is computed with.
+template <class T>
+__device__ __forceinline__ Compute<T> LoadNumber(bool is_wide, const void* numbers, int64_t i) {
+  return is_wide ? static_cast<const Compute<T>*>(numbers)[i]
+                 : Load(static_cast<const T*>(numbers) + i);
+}
+template <class T>
+__device__ __forceinline__ void StoreNumber(bool is_wide, void* numbers, int64_t i,
+                                            Compute<T> value) {
+  if (is_wide) {
+    static_cast<Compute<T>*>(numbers)[i] = value;
+  } else {
+    Store(static_cast<T*>(numbers) + i, value);
+  }
+}
+
 // What a channel of a group is normalized with.
 template <class A>
 struct Channel {
@@ -17,16 +33,15 @@ __device__ __forceinline__ Channel<Compute<T>> ChannelOf(const BatchStatistics& 
   using A = Compute<T>;
   Channel<A> result;
   if (s.mean == nullptr) return result;
-  result.mean = static_cast<A>(static_cast<double>(Load(static_cast<const T*>(s.mean) + in_group)) /
-                               s.divisor);
+  const auto load = [&](const void* numbers, int64_t i) {
+    return LoadNumber<T>(s.are_wide, numbers, i);
+  };
+  result.mean = static_cast<A>(static_cast<double>(load(s.mean, in_group)) / s.divisor);
   if (s.variance == nullptr) return result;
-  const double variance =
-      static_cast<double>(Load(static_cast<const T*>(s.variance) + in_group)) / s.divisor;
+  const double variance = static_cast<double>(load(s.variance, in_group)) / s.divisor;
   result.rstd = static_cast<A>(1 / fn::Sqrt(variance + s.epsilon));
-  if (s.gamma != nullptr) {
-    result.factor = Load(static_cast<const T*>(s.gamma) + channel) * result.rstd;
-  }
-  if (s.beta != nullptr) result.addend = Load(static_cast<const T*>(s.beta) + channel);
+  if (s.gamma != nullptr) result.factor = load(s.gamma, channel) * result.rstd;
+  if (s.beta != nullptr) result.addend = load(s.beta, channel);
   return result;
 }
 
@@ -130,9 +145,9 @@ __global__ void __launch_bounds__(kThreads) JoinParts(BatchSumsLaunch l) {
     if (team.lane != 0) continue;
     if (l.kind == BatchSum::kGradients) {
       sums.first *= static_cast<double>(ChannelOf<T>(l.statistics, i, channel).rstd);
-      Store(static_cast<T*>(l.out[1]) + i, static_cast<A>(sums.second));
+      StoreNumber<T>(l.statistics.are_wide, l.out[1], i, static_cast<A>(sums.second));
     }
-    Store(static_cast<T*>(l.out[0]) + i, static_cast<A>(sums.first));
+    StoreNumber<T>(l.statistics.are_wide, l.out[0], i, static_cast<A>(sums.first));
   }
 }
 
@@ -172,8 +187,8 @@ __global__ void __launch_bounds__(kThreads) FindNumbers(BatchNormLaunch l) {
     Numbers<A> numbers = {channel.mean, channel.factor, channel.addend, A(0), A(0)};
     if (l.dy != nullptr) {
       const double count = l.layout.count;
-      const A dgamma = Load(static_cast<const T*>(l.dgamma) + i);
-      const A dbeta = Load(static_cast<const T*>(l.dbeta) + i);
+      const A dgamma = LoadNumber<T>(l.statistics.are_wide, l.dgamma, i);
+      const A dbeta = LoadNumber<T>(l.statistics.are_wide, l.dbeta, i);
       numbers.of_x =
           static_cast<A>(static_cast<double>(-channel.factor * channel.rstd * dgamma) / count);
       numbers.gradient_addend =

@@ -15,7 +15,9 @@ struct BatchLayout {
 };
 
 // A channel's mean and variance, times `divisor`, in each group; gamma and beta, which may be null.
+// They have the type of x, as have the sums; or all of these are f32 where x is narrow.
 struct BatchStatistics {
+  bool are_wide = false;
   const void *mean = nullptr, *variance = nullptr, *gamma = nullptr, *beta = nullptr;
   double divisor = 1, epsilon = 0;
 };

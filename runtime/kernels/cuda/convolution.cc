@@ -103,9 +103,8 @@ absl::StatusOr<ConvolutionLaunch> GeometryOf(const KernelSpec& spec, Side side) 
 
 absl::StatusOr<ConvolutionLaunch> LaunchOf(const KernelSpec& spec, Side side) {
   const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
-  const bool is_narrow = dtype == DType::kBF16 || dtype == DType::kF16;
   bool has_kernel = IsFloating(dtype) && spec.inputs[1].dtype == dtype &&
-                    (result == dtype || (is_narrow && result == DType::kF32));
+                    (result == dtype || (IsNarrow(dtype) && result == DType::kF32));
   if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
   if (!has_kernel) return UnsupportedTypes(spec);
   BRAID_ASSIGN_OR_RETURN(ConvolutionLaunch launch, GeometryOf(spec, side));

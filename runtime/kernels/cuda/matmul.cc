@@ -19,7 +19,7 @@ using PlanOr = absl::StatusOr<PlannedKernel>;
 // With the operands' types.
 absl::StatusOr<MatmulLaunch> LaunchOf(const KernelSpec& spec) {
   const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
-  const bool is_narrow = dtype == DType::kBF16 || dtype == DType::kF16;
+  const bool is_narrow = IsNarrow(dtype);
   const bool fits = result == dtype || (is_narrow && result == DType::kF32);
   if (!IsFloating(dtype) || !fits || spec.inputs[1].dtype != dtype) return UnsupportedTypes(spec);
   MatmulLaunch launch;

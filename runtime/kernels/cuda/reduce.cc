@@ -70,9 +70,7 @@ ReduceLaunch PassOf(DType type, const AxisView& view) {
 }
 
 // What lies between passes.
-DType WideType(DType type) {
-  return type == DType::kBF16 || type == DType::kF16 ? DType::kF32 : type;
-}
+DType WideType(DType type) { return IsNarrow(type) ? DType::kF32 : type; }
 
 // Neighbouring axes of one kind are merged; then each pass takes the last reduced group, a second
 // one what the parts of the first gave.

@@ -60,7 +60,7 @@ PlanOr PlanProductGrad(const ScanTable& table, const KernelSpec& spec) {
                                  .inner = view.inner,
                                  .is_exclusive = Flag(spec.attrs, "exclusive"),
                                  .is_reverse = Flag(spec.attrs, "reverse")};
-  const bool is_narrow = *type == DType::kBF16 || *type == DType::kF16;
+  const bool is_narrow = IsNarrow(*type);
   const int64_t tails = is_narrow ? spec.outputs[0].num_elements() : 0;
   return PlanWithWork(
       spec, tails * static_cast<int64_t>(sizeof(float)),
