@@ -11,11 +11,12 @@ void CheckpointSaver::Finish(std::shared_ptr<CheckpointPart> part) {
   if (reactor_ == nullptr) {
     reactor_ = options_.environment->StartReactor(absl::StrFormat("saver %d", options_.node));
   }
-  reactor_->Post([this, part = std::move(part)] {
-    const absl::Status status = part->Finish();
-    options_.control->Post(
-        [this, save = part->save(), status] { options_.on_saved(save, status); });
-  });
+  // Whoever is told may be told when this saver is gone.
+  reactor_->Post(
+      [control = options_.control, on_saved = options_.on_saved, part = std::move(part)] {
+        const absl::Status status = part->Finish();
+        control->Post([on_saved, save = part->save(), status] { on_saved(save, status); });
+      });
 }
 
 }  // namespace braid

@@ -19,7 +19,7 @@ class CheckpointSaver {
     uint16_t node = 0;
     Environment* environment = nullptr;  // borrowed, as is the control reactor
     Reactor* control = nullptr;
-    // Once for each part, on the control thread.
+    // Once for each part, on the control thread; of the last ones when the saver is gone, maybe.
     std::function<void(int64_t save, const absl::Status& status)> on_saved;
   };
   explicit CheckpointSaver(Options options) : options_(std::move(options)) {}
