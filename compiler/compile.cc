@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/logical/autograd.h"
-#include "compiler/logical/cpu_layout.h"
+#include "compiler/logical/channel_layout.h"
 #include "compiler/logical/fold_norms.h"
 #include "compiler/logical/fuse.h"
 #include "compiler/logical/infer_sbp.h"
@@ -62,14 +62,15 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
     return options.kinds.AreHost(placement);
   });
   graph = Fuse(FoldNorms(std::move(graph)));
-  graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd,
-                                           .channel_block = options.channel_block,
-                                           .may_fit_blocks = options.precision == DType::kF32});
-  if (options.precision != DType::kF32) {
-    graph = NarrowProducts(std::move(graph), options.precision, [&](const Placement& placement) {
-      return options.kinds.KeepNarrow(placement);
-    });
-  }
+  const bool is_narrow = options.precision != DType::kF32;
+  const auto keeps_narrow = [&](const Placement& placement) {
+    return is_narrow && options.kinds.KeepNarrow(placement);
+  };
+  graph = LayOutChannels(std::move(graph), {.winograd = options.winograd,
+                                            .channel_block = options.channel_block,
+                                            .may_fit_blocks = !is_narrow,
+                                            .puts_channels_last = keeps_narrow});
+  if (is_narrow) graph = NarrowProducts(std::move(graph), options.precision, keeps_narrow);
   return MicroBatch(std::move(graph));
 }
 

@@ -155,7 +155,8 @@ OpParts SumParts(const OpContext& ctx) {
 // Back over the reduced axes.
 Tensor Spread(const Context& c, Tensor dy) {
   const Shape shape = c.inputs[0].shape();  // a copy: appending moves the graph's
-  return BroadcastTo(Reshape(dy, KeptShape(shape, c.op.attrs.Ints("axes"))), shape);
+  const Tensor like_x = Cast(dy, c.inputs[0].dtype());
+  return BroadcastTo(Reshape(like_x, KeptShape(shape, c.op.attrs.Ints("axes"))), shape);
 }
 
 Gradients SumGradient(const Context& c) { return {Spread(c, c.output_gradients[0])}; }
@@ -247,7 +248,10 @@ std::vector<OpDef> ReduceOps() {
       Reduce({.name = "reduce_mean",
               .partial = sbp::P,
               .takes_partial = true,
-              .takes_integers = false})
+              .takes_integers = false,
+              .keeps_wide = true})
+          .Sample({.inputs = {{DType::kF32, {6, 5}}},
+                   .attrs = {{"axes", Ints{0}}, {"keep_dims", true}, {"dtype", DType::kF32}}})
           .Gradient(MeanGradient),
       Reduce(
           {.name = "reduce_max", .partial = sbp::Pmax, .takes_partial = true, .takes_bytes = true})

@@ -11,7 +11,7 @@
 #include "api/conformance/operator_case.h"
 #include "api/conformance/operator_run.h"
 #include "compiler/plan/channel_blocks.h"
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "graph/op_registry.h"
 #include "graph/ops/window.h"
 
@@ -148,7 +148,7 @@ class IntegerOpsTest : public testing::Test {
     EXPECT_EQ(ResultOf("matmul_integer", a, b, {{"transpose_b", transpose_b}}), expected);
   }
 
-  const OpRegistry ops_ = compiler::WithCpuLayouts(BuiltinOps());
+  const OpRegistry ops_ = compiler::WithChannelLayouts(BuiltinOps());
   const KernelRegistry kernels_ = CpuKernels();
 };
 

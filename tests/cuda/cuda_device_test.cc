@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -194,6 +197,88 @@ TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {
       }
     }
   }
+}
+
+// Images: in f32 and f64 their channels stay second, in narrow types they are last, and norms and
+// pooling hand on what is narrow.
+void TrainOnImages(Job& job, DType dtype, int micro_batches) {
+  auto [image, label] = job.Read(DrawnDigits({.count = 96}),
+                                 {.batch = 12, .shuffle = true, .name = "train", .dtype = dtype});
+  const auto conv = [](Tensor of, int64_t features, const char* name, int64_t stride) {
+    return ConvLayer(
+        of, features,
+        {.name = name, .kernel = {3}, .strides = {stride}, .padding = {1}, .bias = false});
+  };
+  Tensor x = conv(Reshape(image, {12, 1, 28, 28}), 8, "first", 2);
+  x = Relu(BatchNormLayer(x, {.name = "first_norm"}));
+  x = MaxPool(x, {.kernel = {3}, .strides = {2}, .padding = {1}});
+  Tensor y = Relu(BatchNormLayer(conv(x, 8, "second", 1), {.name = "second_norm"}));
+  y = BatchNormLayer(conv(y, 8, "third", 1), {.name = "third_norm"});
+  x = Relu(x + y);
+  x = Linear(Flatten(GlobalAvgPool(x)), 10, {.name = "out"});
+  const Tensor loss = Mean(SoftmaxCrossEntropy(x, label));
+  job.Minimize(loss, Sgd{.lr = 0.05, .momentum = 0.9}, {.micro_batches = micro_batches});
+  job.Fetch("loss", loss);
+}
+
+TEST(CudaDeviceTest, ImagesTrainAsOnCpus) {
+  struct Precision {
+    DType dtype, products;
+    double tolerance;
+  };
+  for (const std::vector<int>& devices : {std::vector<int>{1}, {2}, {2, 1}}) {
+    for (const int micro_batches : {1, 2}) {
+      for (const auto& [dtype, products, tolerance] :
+           {Precision{DType::kF64, DType::kF32, 1e-9}, Precision{DType::kF32, DType::kBF16, 0.05},
+            Precision{DType::kF32, DType::kF16, 0.01}}) {
+        SCOPED_TRACE(testing::Message() << devices.size() << " nodes, " << ToString(dtype)
+                                        << " and " << ToString(products) << ", " << micro_batches);
+        TrainingOptions options{.layout = {.name = "images", .devices = devices}, .steps = 6};
+        const auto train = [&] {
+          return RunTraining(
+              options, [&, type = dtype](Job& job) { TrainOnImages(job, type, micro_batches); });
+        };
+        const auto reference = train();
+        ASSERT_TRUE(reference.ok()) << reference.status().message();
+        options.device_kinds = KindsWithCuda();
+        options.node_kinds.assign(devices.size(), "cuda");
+        options.precision = products;
+        const auto run = train();
+        ASSERT_TRUE(run.ok()) << run.status().message();
+        ASSERT_EQ(run->losses.size(), reference->losses.size());
+        for (size_t i = 0; i < run->losses.size(); ++i) {
+          EXPECT_NEAR(run->losses[i], reference->losses[i], tolerance * reference->losses[i]);
+        }
+      }
+    }
+  }
+}
+
+// What a plan does with images in narrow types: convolutions are given, and make, narrow tensors
+// with the channels last; only their weights, which are f32, and the images that come in are cast.
+TEST(CudaDeviceTest, NarrowImagesHaveChannelsLast) {
+  SessionOptions options = OnCuda({1});
+  options.precision = DType::kBF16;
+  const auto session = Session::Start(std::move(options));
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  const auto job =
+      (*session)->Compile("train", [](Job& job) { TrainOnImages(job, DType::kF32, 1); });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  const std::string plan = job->Explain();
+  EXPECT_THAT(plan, HasSubstr("channel_block=-1"));
+  int found = 0;
+  for (const absl::string_view line : absl::StrSplit(plan, '\n')) {
+    const bool is_one = absl::StrContains(line, "= conv \"") ||
+                        absl::StrContains(line, "= conv_input_grad \"") ||
+                        absl::StrContains(line, "= batch_norm \"") ||
+                        absl::StrContains(line, "= batch_norm_dx \"") ||
+                        absl::StrContains(line, "= max_pool_grad \"");
+    if (!is_one) continue;
+    ++found;
+    EXPECT_THAT(std::string(line),
+                testing::AllOf(HasSubstr(":bf16[12, 1, "), HasSubstr(", 8] = ")));
+  }
+  EXPECT_EQ(found, 3 + 2 + 3 + 3 + 1);
 }
 
 // Of the module on the host, so far; 0 with a real one.

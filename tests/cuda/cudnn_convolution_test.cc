@@ -127,14 +127,21 @@ class CudnnTest : public testing::Test {
     }
   }
 
-  // Each side, in each type that the library has.
+  // Each side, in each type that the library has, with channels second and last.
   void CompareAll(ConvolutionLaunch launch, bool is_taken = true) {
+    for (const bool channels_last : {false, true}) {
+      launch.channels_last = channels_last;
+      CompareSides(launch, is_taken);
+    }
+  }
+  void CompareSides(ConvolutionLaunch launch, bool is_taken) {
     for (const Side side : {Side::kOutput, Side::kInput, Side::kWeights}) {
       for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
         for (const bool is_wide : {false, true}) {
           if (is_wide && dtype == DType::kF32) continue;
           SCOPED_TRACE(testing::Message() << "side " << static_cast<int>(side) << ", "
-                                          << ToString(dtype) << (is_wide ? ", wide" : ""));
+                                          << ToString(dtype) << (is_wide ? ", wide" : "")
+                                          << (launch.channels_last ? ", channels last" : ""));
           launch.side = side;
           launch.dtype = dtype;
           launch.wide_result = is_wide;
@@ -180,10 +187,10 @@ TEST_F(CudnnTest, Winograd) {
   EXPECT_EQ(Count("FakeCudnnByWinograd"), 0);
   sums_by_winograd_ = true;
   CompareAll(launch);
-  EXPECT_EQ(Count("FakeCudnnByWinograd"), 3);
+  EXPECT_EQ(Count("FakeCudnnByWinograd"), 6);  // three sides, channels second and last
   rounds_to_tf32_ = true;
   Compare(launch, /*is_taken=*/true, 2e-3);
-  EXPECT_EQ(Count("FakeCudnnByWinograd"), 3);
+  EXPECT_EQ(Count("FakeCudnnByWinograd"), 6);
 }
 
 TEST_F(CudnnTest, GroupsAndDilation) {
@@ -238,6 +245,13 @@ TEST(CudnnWork, FollowsTheShape) {
   launch.in = 3;  // channels are copied eight at a time
   launch.wide_result = false;
   EXPECT_EQ(launch.WorkBytes(), kRest + 2 * (2 * kImages + kWeights));
+  // With the channels last, the weights' taps before them.
+  launch.channels_last = true;
+  EXPECT_EQ(launch.TapsBytes(), 0);
+  launch.axes[1].kernel = 5;
+  EXPECT_EQ(launch.TapsBytes(), 256);  // 8 x 5 x 3 numbers of 2 bytes, rounded up
+  launch.axes[1].kernel = 1;
+  launch.channels_last = false;
   launch.dtype = DType::kF64;
   EXPECT_LT(launch.WorkBytes(), kRest);
   // Squares of 6 x 6 for 16 x 16 windows and for the weights, of f32 alone.

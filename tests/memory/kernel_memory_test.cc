@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/plan/channel_blocks.h"
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "graph/op_registry.h"
 #include "graph/ops/window.h"
 #include "gtest/gtest.h"
@@ -75,7 +75,7 @@ class KernelMemoryTest : public testing::Test {
   // As its definition has it, of blocked channels; what is returned is of wide blocks.
   KernelMemory CompareBlocked(const std::string& op, const std::vector<TensorType>& inputs,
                               const Attrs& attrs) {
-    for (const compiler::CpuLayout& layout : compiler::CpuLayouts()) {
+    for (const compiler::ChannelLayout& layout : compiler::ChannelLayouts()) {
       if (layout.op != op) continue;
       const auto compare = [&](int64_t block) {
         const OpSample blocked = compiler::BlockedSample(*plain_.Find(op), layout.blocks, block,
@@ -91,7 +91,7 @@ class KernelMemoryTest : public testing::Test {
   }
 
   const OpRegistry plain_ = BuiltinOps();
-  const OpRegistry ops_ = compiler::WithCpuLayouts(plain_);
+  const OpRegistry ops_ = compiler::WithChannelLayouts(plain_);
   const KernelRegistry kernels_ = CpuKernels();
   int compared_ = 0;
 };

@@ -3,6 +3,7 @@
 // ways that Braid must not take.
 #include <cudnn.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +15,17 @@
 struct cudnnTensorStruct {
   cudnnDataType_t type;
   int sizes[5], strides[5];
+  bool is_last;  // the second dimension lies last
   int elements() const { return sizes[0] * strides[0]; }
+  int space() const { return sizes[2] * sizes[3] * sizes[4]; }
+  // Where in it, and where that lies, of an element of the last three dimensions.
+  int At(int element, int d) const {
+    for (int i = 4; i > d; --i) element /= sizes[i];
+    return element % sizes[d];
+  }
+  int OffsetOf(int element) const {
+    return At(element, 2) * strides[2] + At(element, 3) * strides[3] + At(element, 4) * strides[4];
+  }
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};
 struct cudnnConvolutionStruct {
@@ -42,19 +53,28 @@ cudnnStatus_t Destroy(T* made) {
 }
 
 cudnnStatus_t Describe(cudnnTensorStruct& tensor, cudnnDataType_t type, int rank, const int* sizes,
-                       const int* strides) {
+                       const int* strides, bool is_last) {
   if (rank < 4 || rank > 5) return CUDNN_STATUS_BAD_PARAM;
   tensor.type = type;
-  for (int d = 4, from = rank - 1, stride = 1; d >= 0; --d) {
-    tensor.sizes[d] = d == 2 && rank == 4 ? 1 : sizes[from];
+  tensor.is_last = is_last;
+  int stride = 1;
+  bool is_dense = true;
+  for (const int d : is_last ? std::array{1, 4, 3, 2, 0} : std::array{4, 3, 2, 1, 0}) {
+    const bool is_given = d != 2 || rank == 5;
+    const int from = d < 2 ? d : d - (5 - rank);
+    tensor.sizes[d] = is_given ? sizes[from] : 1;
     tensor.strides[d] = stride;
     stride *= tensor.sizes[d];
-    if (d == 2 && rank == 4) continue;
-    const bool is_dense = strides == nullptr || strides[from] == tensor.strides[d];
-    if (sizes[from] < 1 || !is_dense) return CUDNN_STATUS_BAD_PARAM;
-    --from;
+    is_dense = is_dense && tensor.sizes[d] >= 1 &&
+               (!is_given || strides == nullptr || strides[from] == tensor.strides[d]);
   }
-  return CUDNN_STATUS_SUCCESS;
+  return is_dense ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+// In either order.
+cudnnStatus_t DescribeTensor(cudnnTensorStruct& tensor, cudnnDataType_t type, int rank,
+                             const int* sizes, const int* strides) {
+  const bool is_plain = Describe(tensor, type, rank, sizes, strides, false) == CUDNN_STATUS_SUCCESS;
+  return is_plain ? CUDNN_STATUS_SUCCESS : Describe(tensor, type, rank, sizes, strides, true);
 }
 
 // As the matrix units do, unless the caller forbids it.
@@ -94,33 +114,42 @@ void Write(const cudnnTensorStruct& tensor, void* data, const std::vector<double
 template <class F>
 void ForEachProduct(const cudnnTensorStruct& x, const cudnnTensorStruct& w,
                     const cudnnTensorStruct& y, const cudnnConvolutionStruct& c, F f) {
-  const int outs = w.sizes[0] / c.groups, taps = w.strides[1], windows = y.strides[1];
+  const int outs = w.sizes[0] / c.groups, taps = w.space(), windows = y.space();
   for (int row = 0; row < y.sizes[0] * y.sizes[1]; ++row) {
     const int image = row / y.sizes[1], out = row % y.sizes[1];
     for (int at = 0; at < windows * taps; ++at) {
+      const int window = at / taps, tap = at % taps;
       int offset = 0;
       bool is_inside = true;
       for (int d = 2; d < 5; ++d) {
-        const int window = at / taps / y.strides[d] % y.sizes[d];
-        const int tap = at % taps / w.strides[d] % w.sizes[d];
-        const int place = window * c.stride[d - 2] + tap * c.dilation[d - 2] - c.pad[d - 2];
+        const int place =
+            y.At(window, d) * c.stride[d - 2] + w.At(tap, d) * c.dilation[d - 2] - c.pad[d - 2];
         is_inside = is_inside && place >= 0 && place < x.sizes[d];
         offset += place * x.strides[d];
       }
       for (int in = 0; is_inside && in < w.sizes[1]; ++in) {
         const int channel = out / outs * w.sizes[1] + in;
         f(image * x.strides[0] + channel * x.strides[1] + offset,
-          out * w.strides[0] + in * w.strides[1] + at % taps, row * windows + at / taps);
+          out * w.strides[0] + in * w.strides[1] + w.OffsetOf(tap),
+          image * y.strides[0] + out * y.strides[1] + y.OffsetOf(window));
       }
     }
   }
 }
 
-// Whether the three belong together: windows are as many as the library derives.
+// Whether the three belong together: windows are as many as the library derives, and channels lie
+// in the same place. (In a tensor of one pixel or one channel this is everywhere.)
 bool Fits(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const cudnnTensorStruct& y,
           const cudnnConvolutionStruct& c) {
   bool fits = x.type == w.type && x.type == y.type && x.sizes[0] == y.sizes[0] &&
               x.sizes[1] == c.groups * w.sizes[1] && y.sizes[1] == w.sizes[0];
+  const auto has_place = [](const cudnnTensorStruct& tensor) {
+    return tensor.sizes[1] > 1 && tensor.space() > 1;
+  };
+  for (const cudnnTensorStruct* tensor : {&x, &y}) {
+    fits = fits && (!has_place(*tensor) || !has_place(w) || tensor->is_last == w.is_last);
+  }
+  fits = fits && (!has_place(x) || !has_place(y) || x.is_last == y.is_last);
   for (int d = 2; d < 5; ++d) {
     const int reach = (w.sizes[d] - 1) * c.dilation[d - 2] + 1;
     fits = fits && y.sizes[d] == (x.sizes[d] + 2 * c.pad[d - 2] - reach) / c.stride[d - 2] + 1;
@@ -196,14 +225,14 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* x) { return C
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t x) { return Destroy(x); }
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t x, cudnnDataType_t type, int rank,
                                          const int sizes[], const int strides[]) {
-  return Describe(*x, type, rank, sizes, strides);
+  return DescribeTensor(*x, type, rank, sizes, strides);
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* w) { return Create(w); }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t w) { return Destroy(w); }
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t w, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int rank, const int sizes[]) {
-  if (format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_BAD_PARAM;
-  return Describe(*w, type, rank, sizes, nullptr);
+  if (format != CUDNN_TENSOR_NCHW && format != CUDNN_TENSOR_NHWC) return CUDNN_STATUS_BAD_PARAM;
+  return Describe(*w, type, rank, sizes, nullptr, format == CUDNN_TENSOR_NHWC);
 }
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) {

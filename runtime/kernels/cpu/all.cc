@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/gemm.h"
@@ -13,7 +13,7 @@ namespace braid {
 KernelRegistry CpuKernels() {
   // Read by all, so made once.
   static const auto& operators = *new std::shared_ptr<const OpRegistry>(
-      std::make_shared<const OpRegistry>(compiler::WithCpuLayouts(BuiltinOps())));
+      std::make_shared<const OpRegistry>(compiler::WithChannelLayouts(BuiltinOps())));
   KernelRegistry registry(operators);
   for (auto* add : {cpu::RegisterElementwiseKernels, cpu::RegisterActivationKernels,
                     cpu::RegisterShapeKernels,       cpu::RegisterReduceKernels,

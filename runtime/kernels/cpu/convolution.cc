@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"

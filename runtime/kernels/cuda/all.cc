@@ -3,13 +3,15 @@
 
 #include <memory>
 
+#include "compiler/plan/channel_layouts.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/cuda/families.h"
 
 namespace braid::cuda {
 
 KernelRegistry CudaKernels(const KernelTable& table) {
-  KernelRegistry registry(std::make_shared<const OpRegistry>(BuiltinOps()));
+  KernelRegistry registry(
+      std::make_shared<const OpRegistry>(compiler::WithChannelLayouts(BuiltinOps())));
   for (auto* add : {RegisterAttentionKernels, RegisterConvolutionKernels, RegisterGatherKernels,
                     RegisterMatmulKernels, RegisterNormalizationKernels, RegisterPointwiseKernels,
                     RegisterPoolingKernels, RegisterRandomKernels, RegisterRearrangeKernels,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cuda/block_shapes.h"
+#include "runtime/kernels/cuda/channels_last.h"
 #include "runtime/kernels/cuda/make_kernel.h"
 #include "runtime/kernels/cuda/register_batch_norm.h"
 
@@ -20,7 +21,7 @@ constexpr int64_t kPart = 4096;  // elements that a block sums, at least
 
 // A micro-batch is a batch of its own, as are the groups of attribute groups. INVALID_ARGUMENT
 // where these are not whole.
-absl::StatusOr<BatchLayout> LayoutOf(const KernelSpec& spec) {
+absl::StatusOr<BatchLayout> LayoutOf(const KernelSpec& spec, bool channels_last) {
   const OperandSpec& x = spec.inputs[0];
   const AxisView view = ViewAround(x.shape(), 1);
   BatchLayout layout = {.images = view.outer, .channels = view.size, .space = view.inner};
@@ -40,7 +41,17 @@ absl::StatusOr<BatchLayout> LayoutOf(const KernelSpec& spec) {
     layout.count *= static_cast<double>(x.logical[axis]);
   }
   layout.count = std::max(layout.count, 1.0);
+  if (channels_last) {
+    layout.images *= layout.space;
+    layout.space = 1;
+  }
   return layout;
+}
+
+// Channels that a thread reads in 16 bytes, if they come so.
+int64_t NeighboursOf(DType type, int64_t channels) {
+  const auto size = static_cast<int64_t>(16 / SizeOf(type));
+  return type != DType::kF64 && channels % size == 0 ? size : 1;
 }
 
 // How the sums are shared by threads.
@@ -49,7 +60,9 @@ void Cut(BatchSumsLaunch& launch) {
   launch.is_short = layout.space < kShortSpace;
   int64_t blocks = layout.channels;
   if (launch.is_short) {
-    const int64_t elements = layout.channels * layout.space;
+    // A thread has one of them, or some neighbouring channels.
+    const int64_t neighbours = layout.space == 1 ? NeighboursOf(launch.type, layout.channels) : 1;
+    const int64_t elements = layout.channels * layout.space / neighbours;
     launch.lanes = PowerOfTwo(elements, 32);
     launch.rows = PowerOfTwo(DivideUp(layout.images, 8), kBlockThreads / launch.lanes);
     blocks = DivideUp(elements, launch.lanes);
@@ -72,10 +85,16 @@ bool HasWideNumbers(const KernelSpec& spec) {
   return numbers != spec.inputs[0].dtype;
 }
 
-PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& spec, BatchSum kind) {
+PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& given, BatchSum kind) {
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(given));
+  const KernelSpec& spec = plain.spec;
+  const bool is_gradient = kind == BatchSum::kGradients;
+  BRAID_ASSIGN_OR_RETURN(
+      const bool channels_last,
+      HaveChannelsLast(plain, is_gradient ? std::vector<int>{0, 3} : std::vector<int>{0}, {}));
   const DType type = spec.inputs[0].dtype;
   BatchSumsLaunch launch = {.type = type, .kind = kind};
-  BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec));
+  BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec, channels_last));
   Cut(launch);
   const BatchLayout& layout = launch.layout;
   launch.rectifies = Flag(spec.attrs, "relu");
@@ -92,7 +111,7 @@ PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& spec, BatchSum ki
                         now.sums = work;
                         now.out[0] = run.outputs[0];
                         if (kind != BatchSum::kValues) now.statistics.mean = run.inputs[1];
-                        if (kind == BatchSum::kGradients) {
+                        if (is_gradient) {
                           now.statistics.variance = run.inputs[2];
                           now.dy = run.inputs[3];
                           now.out[1] = run.outputs[1];
@@ -105,10 +124,14 @@ PlanOr PlanSums(const BatchNormTable& table, const KernelSpec& spec, BatchSum ki
                       });
 }
 
-PlanOr PlanNorm(const BatchNormTable& table, const KernelSpec& spec, bool is_gradient) {
+PlanOr PlanNorm(const BatchNormTable& table, const KernelSpec& given, bool is_gradient) {
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(given));
+  const KernelSpec& spec = plain.spec;
+  BRAID_ASSIGN_OR_RETURN(const bool channels_last,
+                         HaveChannelsLast(plain, {0, is_gradient ? 4 : 5}, {0}));
   const DType type = spec.inputs[0].dtype;
   BatchNormLaunch launch = {.type = type};
-  BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec));
+  BRAID_ASSIGN_OR_RETURN(launch.layout, LayoutOf(spec, channels_last));
   launch.rectifies = Flag(spec.attrs, "relu");
   launch.statistics.are_wide = HasWideNumbers(spec);
   launch.statistics.epsilon = spec.attrs.Double("epsilon");

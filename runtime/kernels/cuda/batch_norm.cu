@@ -50,25 +50,44 @@ struct Pair {
   A first = 0, second = 0;
 };
 
-// Adds the elements' terms.
+// Adds an element's terms.
+template <class A>
+__device__ __forceinline__ void AddTerms(const BatchSumsLaunch& l, const Channel<A>& channel, A x,
+                                         A dy, Pair<A>& sums) {
+  const A centered = x - channel.mean;
+  if (l.kind == BatchSum::kGradients) {
+    const bool passes = !l.rectifies || centered * channel.factor + channel.addend > A(0);
+    const A d = passes ? dy : A(0);
+    sums.first += d * centered;
+    sums.second += d;
+  } else {
+    sums.first += l.kind == BatchSum::kSquares ? centered * centered : x;
+  }
+}
+
+// x and, where it is needed, dy.
 template <class T, int kPack>
-__device__ __forceinline__ void AddTerms(const BatchSumsLaunch& l,
-                                         const Channel<Compute<T>>& channel, int64_t at,
-                                         Pair<Compute<T>>& sums) {
-  using A = Compute<T>;
-  A x[kPack], dy[kPack] = {};
+__device__ __forceinline__ void LoadTerms(const BatchSumsLaunch& l, int64_t at,
+                                          Compute<T> (&x)[kPack], Compute<T> (&dy)[kPack]) {
   LoadPack<kPack>(static_cast<const T*>(l.x) + at, x);
   if (l.kind == BatchSum::kGradients) LoadPack<kPack>(static_cast<const T*>(l.dy) + at, dy);
-  for (int j = 0; j < kPack; ++j) {
-    const A centered = x[j] - channel.mean;
-    if (l.kind == BatchSum::kGradients) {
-      const bool passes = !l.rectifies || centered * channel.factor + channel.addend > A(0);
-      const A d = passes ? dy[j] : A(0);
-      sums.first += d * centered;
-      sums.second += d;
-    } else {
-      sums.first += l.kind == BatchSum::kSquares ? centered * centered : x[j];
-    }
+}
+
+// Adds up what threads have for the same column: neighbours in the block have neighbouring columns,
+// and the first `columns` threads get the sums. Begins with a meeting of all threads, and ends with
+// one if there was anything to add.
+template <class A>
+__device__ __forceinline__ void JoinRows(A* of_threads, int columns, Pair<A>& sums) {
+  __syncthreads();
+  of_threads[threadIdx.x] = sums.first;
+  of_threads[kThreads + threadIdx.x] = sums.second;
+  for (int half = static_cast<int>(blockDim.x) / 2; half >= columns; half /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) >= half) continue;
+    sums.first += of_threads[threadIdx.x + half];
+    sums.second += of_threads[kThreads + threadIdx.x + half];
+    of_threads[threadIdx.x] = sums.first;
+    of_threads[kThreads + threadIdx.x] = sums.second;
   }
 }
 
@@ -97,21 +116,14 @@ __global__ void __launch_bounds__(kThreads) SumParts(BatchSumsLaunch l) {
       for (int64_t image = begin + row; image < end; image += l.rows) {
         const int64_t at = (group * layout.images + image) * image_size + first;
         for (int64_t i = 0; i < width; i += int64_t{l.lanes} * kPack) {
-          AddTerms<T, kPack>(l, numbers, at + i, sums);
+          A x[kPack], dy[kPack] = {};
+          LoadTerms<T>(l, at + i, x, dy);
+          for (int j = 0; j < kPack; ++j) AddTerms(l, numbers, x[j], dy[j], sums);
         }
       }
     }
-    of_threads[threadIdx.x] = sums.first;
-    of_threads[kThreads + threadIdx.x] = sums.second;
     const int last = l.is_short ? l.lanes : 1;  // of the threads whose sums are left
-    for (int half = l.lanes * l.rows / 2; half >= last; half /= 2) {
-      __syncthreads();
-      if (static_cast<int>(threadIdx.x) >= half) continue;
-      sums.first += of_threads[threadIdx.x + half];
-      sums.second += of_threads[kThreads + threadIdx.x + half];
-      of_threads[threadIdx.x] = sums.first;
-      of_threads[kThreads + threadIdx.x] = sums.second;
-    }
+    JoinRows(of_threads, last, sums);
     const int64_t columns = l.is_short ? image_size : layout.channels;
     const int64_t column = l.is_short ? element : blockIdx.x;
     if (static_cast<int>(threadIdx.x) < last && is_there) {
@@ -119,7 +131,42 @@ __global__ void __launch_bounds__(kThreads) SumParts(BatchSumsLaunch l) {
       to[0] = sums.first;
       to[layout.groups * l.parts * columns] = sums.second;
     }
-    __syncthreads();
+  }
+}
+
+// The same where space is 1: a thread has kPack neighbouring channels.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads) SumColumns(BatchSumsLaunch l) {
+  using A = Compute<T>;
+  __shared__ A of_threads[2 * kThreads];
+  const BatchLayout& layout = l.layout;
+  const int lane = static_cast<int>(threadIdx.x) % l.lanes;
+  const int row = static_cast<int>(threadIdx.x) / l.lanes;
+  const int64_t channel = (blockIdx.x * int64_t{l.lanes} + lane) * kPack;
+  const bool is_there = channel < layout.channels;
+  const int64_t begin = blockIdx.y * l.part_images;
+  const int64_t end = begin + l.part_images < layout.images ? begin + l.part_images : layout.images;
+  for (int64_t group = blockIdx.z; group < layout.groups; group += gridDim.z) {
+    Pair<A> sums[kPack];
+    if (is_there) {
+      Channel<A> numbers[kPack];
+      for (int j = 0; j < kPack; ++j) {
+        numbers[j] = ChannelOf<T>(l.statistics, group * layout.channels + channel + j, channel + j);
+      }
+      for (int64_t image = begin + row; image < end; image += l.rows) {
+        A x[kPack], dy[kPack] = {};
+        LoadTerms<T>(l, (group * layout.images + image) * layout.channels + channel, x, dy);
+        for (int j = 0; j < kPack; ++j) AddTerms(l, numbers[j], x[j], dy[j], sums[j]);
+      }
+    }
+    A* const to =
+        static_cast<A*>(l.sums) + (group * l.parts + blockIdx.y) * layout.channels + channel;
+    for (int j = 0; j < kPack; ++j) {
+      JoinRows(of_threads, l.lanes, sums[j]);
+      if (row != 0 || !is_there) continue;
+      to[j] = sums[j].first;
+      to[layout.groups * l.parts * layout.channels + j] = sums[j].second;
+    }
   }
 }
 
@@ -151,20 +198,27 @@ __global__ void __launch_bounds__(kThreads) JoinParts(BatchSumsLaunch l) {
   }
 }
 
+unsigned GridGroups(const BatchLayout& layout) {
+  return static_cast<unsigned>(layout.groups < 65535 ? layout.groups : 65535);
+}
+
 Error LaunchSums(const Queue& queue, const BatchSumsLaunch& l) {
   const BatchLayout& layout = l.layout;
   const int64_t channels = layout.groups * layout.channels;
   if (channels == 0) return kDone;
-  const int64_t elements = layout.channels * layout.space;
-  const auto blocks =
-      static_cast<unsigned>(l.is_short ? (elements + l.lanes - 1) / l.lanes : layout.channels);
-  const dim3 grid(blocks, static_cast<unsigned>(l.parts),
-                  static_cast<unsigned>(layout.groups < 65535 ? layout.groups : 65535));
-  const bool is_packed = !l.is_short && FitsPacks(l.type, layout.space) && IsAligned(l.x) &&
-                         (l.dy == nullptr || IsAligned(l.dy));
+  const bool has_columns = layout.space == 1 && FitsPacks(l.type, layout.channels);
+  const bool is_packed = (has_columns || (!l.is_short && FitsPacks(l.type, layout.space))) &&
+                         IsAligned(l.x) && (l.dy == nullptr || IsAligned(l.dy));
   const Error error = VisitPacks(l.type, is_packed, [&](auto type, auto pack) {
-    return LaunchBlocks(queue, grid, static_cast<unsigned>(l.lanes * l.rows),
-                        SumParts<decltype(type), pack.kSize>, l);
+    using T = decltype(type);
+    const bool sums_columns = has_columns && pack.kSize > 1;
+    const int64_t columns = layout.channels * layout.space / (sums_columns ? pack.kSize : 1);
+    const auto blocks =
+        static_cast<unsigned>(l.is_short ? (columns + l.lanes - 1) / l.lanes : layout.channels);
+    const dim3 grid(blocks, static_cast<unsigned>(l.parts), GridGroups(layout));
+    const auto threads = static_cast<unsigned>(l.lanes * l.rows);
+    return sums_columns ? LaunchBlocks(queue, grid, threads, SumColumns<T, pack.kSize>, l)
+                        : LaunchBlocks(queue, grid, threads, SumParts<T, pack.kSize>, l);
   });
   if (error != kDone) return error;
   const Teams teams = TeamsFor(queue, channels, /*size=*/1);
@@ -198,6 +252,29 @@ __global__ void __launch_bounds__(kThreads) FindNumbers(BatchNormLaunch l) {
   }
 }
 
+// kPack neighbours from element `at` on; `numbers_of(j)` are the channel's of the j-th.
+template <class T, int kPack, class NumbersOf>
+__device__ __forceinline__ void NormalizePack(const BatchNormLaunch& l, int64_t at,
+                                              NumbersOf numbers_of) {
+  using A = Compute<T>;
+  A x[kPack], other[kPack] = {};
+  LoadPack<kPack>(static_cast<const T*>(l.x) + at, x);
+  const void* of_other = l.dy != nullptr ? l.dy : l.more;
+  if (of_other != nullptr) LoadPack<kPack>(static_cast<const T*>(of_other) + at, other);
+  for (int j = 0; j < kPack; ++j) {
+    const Numbers<A>& n = numbers_of(j);
+    const A centered = x[j] - n.mean, y = centered * n.factor + n.addend;
+    if (l.dy != nullptr) {
+      const A dy = !l.rectifies || y > A(0) ? other[j] : A(0);
+      x[j] = n.factor * dy + n.of_x * centered + n.gradient_addend;
+    } else {
+      x[j] = y + other[j];
+      if (l.rectifies) x[j] = fn::Relu::F(x[j], A(0));
+    }
+  }
+  StorePack<kPack>(static_cast<T*>(l.out) + at, x);
+}
+
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) Normalize(BatchNormLaunch l) {
   using A = Compute<T>;
@@ -209,22 +286,47 @@ __global__ void __launch_bounds__(kThreads) Normalize(BatchNormLaunch l) {
     const int64_t group = layout.groups == 1 ? 0 : row / (layout.channels * layout.images);
     const Numbers<A> n =
         static_cast<const Numbers<A>*>(l.numbers)[group * layout.channels + row % layout.channels];
-    A x[kPack], other[kPack] = {};
-    LoadPack<kPack>(static_cast<const T*>(l.x) + i * kPack, x);
-    const void* of_other = l.dy != nullptr ? l.dy : l.more;
-    if (of_other != nullptr) LoadPack<kPack>(static_cast<const T*>(of_other) + i * kPack, other);
-    for (int j = 0; j < kPack; ++j) {
-      const A centered = x[j] - n.mean, y = centered * n.factor + n.addend;
-      if (l.dy != nullptr) {
-        const A dy = !l.rectifies || y > A(0) ? other[j] : A(0);
-        x[j] = n.factor * dy + n.of_x * centered + n.gradient_addend;
-      } else {
-        x[j] = y + other[j];
-        if (l.rectifies) x[j] = fn::Relu::F(x[j], A(0));
-      }
-    }
-    StorePack<kPack>(static_cast<T*>(l.out) + i * kPack, x);
+    NormalizePack<T, kPack>(l, i * kPack, [&](int) -> const Numbers<A>& { return n; });
   }
+}
+
+// The same where space is 1: a thread has kPack neighbouring channels, and keeps their numbers.
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads) NormalizeColumns(BatchNormLaunch l, int lanes) {
+  using A = Compute<T>;
+  const BatchLayout& layout = l.layout;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int row = static_cast<int>(threadIdx.x) / lanes, rows = kThreads / lanes;
+  const int64_t channel = (blockIdx.x * int64_t{lanes} + lane) * kPack;
+  if (channel >= layout.channels) return;
+  for (int64_t group = blockIdx.z; group < layout.groups; group += gridDim.z) {
+    Numbers<A> numbers[kPack];
+    for (int j = 0; j < kPack; ++j) {
+      numbers[j] = static_cast<const Numbers<A>*>(l.numbers)[group * layout.channels + channel + j];
+    }
+    for (int64_t image = int64_t{blockIdx.y} * rows + row; image < layout.images;
+         image += int64_t{gridDim.y} * rows) {
+      NormalizePack<T, kPack>(l, (group * layout.images + image) * layout.channels + channel,
+                              [&](int j) -> const Numbers<A>& { return numbers[j]; });
+    }
+  }
+}
+
+template <class T, int kPack>
+Error LaunchColumns(const Queue& queue, const BatchNormLaunch& l) {
+  const BatchLayout& layout = l.layout;
+  const int64_t packs = layout.channels / kPack;
+  int lanes = 1;
+  while (lanes < packs && lanes < 64) lanes *= 2;
+  const int64_t blocks = (packs + lanes - 1) / lanes;
+  // About eight images for each thread, and no more blocks than keep the card busy.
+  constexpr int64_t kImages = 8;
+  const int64_t most = (int64_t{16} * queue.multiprocessors + blocks - 1) / blocks;
+  int64_t parts = (layout.images * lanes + kImages * kThreads - 1) / (kImages * kThreads);
+  parts = parts < most ? parts : most;
+  parts = parts < 65535 ? parts : 65535;
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(parts), GridGroups(layout));
+  return LaunchBlocks(queue, grid, kThreads, NormalizeColumns<T, kPack>, l, lanes);
 }
 
 Error LaunchNorm(const Queue& queue, const BatchNormLaunch& l) {
@@ -236,9 +338,13 @@ Error LaunchNorm(const Queue& queue, const BatchNormLaunch& l) {
     return Launch(queue, BlocksFor(queue, channels), kThreads, FindNumbers<decltype(type)>, l);
   });
   if (error != kDone) return error;
-  const bool is_packed = FitsPacks(l.type, layout.space) && IsAligned(l.x) && IsAligned(l.out) &&
-                         IsAligned(l.dy) && IsAligned(l.more);
+  const bool has_columns = layout.space == 1 && FitsPacks(l.type, layout.channels);
+  const bool is_packed = (has_columns || FitsPacks(l.type, layout.space)) && IsAligned(l.x) &&
+                         IsAligned(l.out) && IsAligned(l.dy) && IsAligned(l.more);
   return VisitPacks(l.type, is_packed, [&](auto type, auto pack) {
+    if (has_columns && pack.kSize > 1) {
+      return LaunchColumns<decltype(type), pack.kSize>(queue, l);
+    }
     return Launch(queue, BlocksFor(queue, elements / pack.kSize), kThreads,
                   Normalize<decltype(type), pack.kSize>, l);
   });

@@ -8,7 +8,8 @@
 
 namespace braid::cuda {
 
-// x [groups, images, channels, space]: the images of a group are a batch of their own.
+// x [groups, images, channels, space]: the images of a group are a batch of their own. With the
+// channels last, space is 1, and each pixel is an image.
 struct BatchLayout {
   int64_t groups = 1, images = 0, channels = 0, space = 0;  // here
   double count = 1;  // elements of a channel in the batch, wherever they are

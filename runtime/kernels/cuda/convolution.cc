@@ -10,6 +10,7 @@
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cuda/byte_product.h"
+#include "runtime/kernels/cuda/channels_last.h"
 #include "runtime/kernels/cuda/divisor.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
@@ -113,9 +114,16 @@ absl::StatusOr<ConvolutionLaunch> LaunchOf(const KernelSpec& spec, Side side) {
   return launch;
 }
 
-absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& spec, Side side,
+absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& given, Side side,
                                        const ConvolutionTable& table) {
-  BRAID_ASSIGN_OR_RETURN(const ConvolutionLaunch launch, LaunchOf(spec, side));
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(given));
+  const KernelSpec& spec = plain.spec;
+  BRAID_ASSIGN_OR_RETURN(ConvolutionLaunch launch, LaunchOf(spec, side));
+  const bool makes_weights = side == Side::kWeights;
+  BRAID_ASSIGN_OR_RETURN(
+      launch.channels_last,
+      HaveChannelsLast(plain, makes_weights ? std::vector<int>{0, 1} : std::vector<int>{0},
+                       makes_weights ? std::vector<int>{} : std::vector<int>{0}));
   const bool has_bias = spec.inputs.size() == 3;
   const auto convolve = table.convolve;
   return PlanWithWork(spec, launch.WorkBytes(),

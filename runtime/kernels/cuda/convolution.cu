@@ -5,6 +5,7 @@
 #include "runtime/kernels/cuda/device_code.h"
 #include "runtime/kernels/cuda/divisor.h"
 #include "runtime/kernels/cuda/pointwise.h"
+#include "runtime/kernels/cuda/rearrange.h"
 #include "runtime/kernels/cuda/tile_product.h"
 
 namespace braid::cuda {
@@ -43,6 +44,11 @@ struct Geometry {
   Box pixel_box, window_box, tap_box;
   int64_t pixels, all_windows, taps;
   int32_t groups, in, out;
+  // Between neighbours in space, in x and in y; between channels it is the other way round.
+  int64_t x_pixel, y_window;
+
+  __device__ __forceinline__ int64_t x_channel() const { return x_pixel == 1 ? pixels : 1; }
+  __device__ __forceinline__ int64_t y_channel() const { return y_window == 1 ? all_windows : 1; }
 };
 
 Geometry GeometryOf(const ConvolutionLaunch& launch) {
@@ -65,6 +71,8 @@ Geometry GeometryOf(const ConvolutionLaunch& launch) {
   g.groups = launch.groups;
   g.in = launch.in;
   g.out = launch.out;
+  g.x_pixel = launch.channels_last ? int64_t{launch.groups} * launch.in : 1;
+  g.y_window = launch.channels_last ? int64_t{launch.groups} * launch.out : 1;
   return g;
 }
 
@@ -133,7 +141,7 @@ struct Image {
   Geometry g;
 
   __device__ __forceinline__ int64_t OffsetOf(const int32_t (&at)[kSpatialAxes]) const {
-    return (static_cast<int64_t>(at[0]) * g.size[1] + at[1]) * g.size[2] + at[2];
+    return ((static_cast<int64_t>(at[0]) * g.size[1] + at[1]) * g.size[2] + at[2]) * g.x_pixel;
   }
   // Of a window of all images; of the first group.
   __device__ __forceinline__ Addend Window(int64_t number) const {
@@ -148,11 +156,11 @@ struct Image {
     const BoxPlace place = g.tap_box.Find(static_cast<int32_t>(number));
     Addend tap;
     for (int i = 0; i < kSpatialAxes; ++i) tap.at[i] = place.at[i] * g.dilation[i];
-    tap.offset = place.box * g.pixels + OffsetOf(tap.at);
+    tap.offset = place.box * g.x_channel() + OffsetOf(tap.at);
     return tap;
   }
   __device__ __forceinline__ int64_t GroupOffset(int64_t product) const {
-    return product * g.in * g.pixels;
+    return product * g.in * g.x_channel();
   }
   __device__ __forceinline__ Compute<T> Read(const Addend& a, const Addend& b) const {
     bool is_inside = true;
@@ -210,15 +218,16 @@ struct OutputRows : AlongDepth {
   using RowPlace = int64_t;
   using Loads = GatheredLoads<OutputRows>;
   const T* data;
-  int64_t groups, out, windows;
+  int64_t channels, out, windows;  // channels: of all groups
+  int64_t channel, window;         // between neighbours
   Divisor by_windows;
 
   __device__ __forceinline__ int64_t row(int64_t product, int64_t row) const {
-    return row < 0 ? kOutside : (product * out + row) * windows;
+    return row < 0 ? kOutside : (product * out + row) * channel;
   }
   __device__ __forceinline__ int64_t depth(int64_t k) const {
-    const int32_t image = Quotient(static_cast<int32_t>(k), by_windows);
-    return image * (groups * out - 1) * windows + k;
+    const int64_t image = Quotient(static_cast<int32_t>(k), by_windows);
+    return image * (channels - window) * windows + k * window;
   }
   __device__ __forceinline__ Number At(int64_t row, int64_t depth) const {
     return row < 0 ? Number(0) : Load(data + row + depth);
@@ -239,7 +248,8 @@ struct PixelColumns : AlongRows {
     const BoxPlace place = g.pixel_box.Find(static_cast<int32_t>(row < 0 ? 0 : row));
     Addend pixel;
     for (int i = 0; i < kSpatialAxes; ++i) pixel.at[i] = place.at[i] + g.pad[i];
-    pixel.offset = (static_cast<int64_t>(place.box) * g.groups + product) * g.out * g.all_windows;
+    pixel.offset = static_cast<int64_t>(place.box) * g.groups * g.out * g.all_windows +
+                   product * g.out * g.y_channel();
     if (row < 0) pixel.at[0] = -1;  // before all windows
     return pixel;
   }
@@ -247,7 +257,7 @@ struct PixelColumns : AlongRows {
     const BoxPlace place = g.tap_box.Find(static_cast<int32_t>(k));
     Addend tap;
     for (int i = 0; i < kSpatialAxes; ++i) tap.at[i] = place.at[i] * g.dilation[i];
-    tap.offset = place.box * g.all_windows;
+    tap.offset = place.box * g.y_channel();
     return tap;
   }
   __device__ __forceinline__ Number At(const Addend& pixel, const Addend& tap) const {
@@ -261,18 +271,19 @@ struct PixelColumns : AlongRows {
       }
       offset = offset * g.windows[i] + window;
     }
-    return Load(data + pixel.offset + tap.offset + offset);
+    return Load(data + pixel.offset + tap.offset + offset * g.y_window);
   }
 };
 
-// [images, channels, inner], where a product's columns are [images, inner] and its rows channels of
-// its group; or, with one image, a dense matrix for each product.
+// [images, channels, inner], or with the channels last, where a product's columns are [images,
+// inner] and its rows channels of its group; or, with one image, a dense matrix for each product.
 template <class T>
 struct ChannelResult {
   void* data;
   const void* bias;  // of the channels; null without one
   bool is_wide;      // both are f32
   int64_t groups, rows, inner;
+  bool channels_last;
   Divisor by_inner;
 
   // The first of the product's channels.
@@ -281,7 +292,8 @@ struct ChannelResult {
                                       Compute<T> value) const {
     const int64_t image = Quotient(static_cast<int32_t>(column), by_inner);
     const int64_t channel = start + row;
-    const int64_t at = (image * (groups * rows - 1) + channel) * inner + column;
+    const int64_t at = channels_last ? column * (groups * rows) + channel
+                                     : (image * (groups * rows - 1) + channel) * inner + column;
     if (is_wide) {
       if (bias != nullptr) value += static_cast<const float*>(bias)[channel];
       static_cast<float*>(data)[at] = static_cast<float>(value);
@@ -293,13 +305,15 @@ struct ChannelResult {
 };
 
 template <class T>
-ChannelResult<T> ResultOf(const ConvolutionLaunch& launch, int64_t rows, int64_t inner) {
+ChannelResult<T> ResultOf(const ConvolutionLaunch& launch, int64_t rows, int64_t inner,
+                          bool channels_last) {
   return {.data = launch.result,
           .bias = launch.bias,
           .is_wide = launch.wide_result,
           .groups = launch.groups,
           .rows = rows,
           .inner = inner,
+          .channels_last = channels_last,
           .by_inner = MakeDivisor(inner < 1 ? 1 : inner)};
 }
 
@@ -312,7 +326,8 @@ Error ComputeOutput(const Queue& queue, const ConvolutionLaunch& launch) {
   w.depth_size = shape.depth;
   WindowColumns<T> x;
   x.image = {static_cast<const T*>(launch.first), GeometryOf(launch)};
-  const ChannelResult<T> y = ResultOf<T>(launch, launch.out, launch.windows());
+  const ChannelResult<T> y =
+      ResultOf<T>(launch, launch.out, launch.windows(), launch.channels_last);
   return IsThin(shape) ? LaunchByThreads(queue, shape, w, x, y)
                        : LaunchProduct(queue, shape, w, x, y, launch.work);
 }
@@ -329,7 +344,7 @@ Error ComputeInput(const Queue& queue, const ConvolutionLaunch& launch) {
   PixelColumns<T> y;
   y.data = static_cast<const T*>(launch.first);
   y.g = GeometryOf(launch);
-  const ChannelResult<T> x = ResultOf<T>(launch, launch.in, launch.pixels());
+  const ChannelResult<T> x = ResultOf<T>(launch, launch.in, launch.pixels(), launch.channels_last);
   return IsThin(shape) ? LaunchByThreads(queue, shape, w, y, x)
                        : LaunchProduct(queue, shape, w, y, x, launch.work);
 }
@@ -339,13 +354,16 @@ Error ComputeWeights(const Queue& queue, const ConvolutionLaunch& launch) {
   const ProductShape shape = launch.Shape();
   OutputRows<T> y;
   y.data = static_cast<const T*>(launch.second);
-  y.groups = launch.groups;
+  y.channels = int64_t{launch.groups} * launch.out;
   y.out = launch.out;
   y.windows = launch.windows();
+  y.channel = launch.channels_last ? 1 : y.windows;
+  y.window = launch.channels_last ? y.channels : 1;
   y.by_windows = MakeDivisor(launch.windows());
   TapColumns<T> x;
   x.image = {static_cast<const T*>(launch.first), GeometryOf(launch)};
-  const ChannelResult<T> w = ResultOf<T>(launch, launch.out, shape.columns);
+  const ChannelResult<T> w =
+      ResultOf<T>(launch, launch.out, shape.columns, /*channels_last=*/false);
   if (!IsThin(shape)) return LaunchProduct(queue, shape, y, x, w, launch.work);
   constexpr int64_t kShallow = 64;  // as good as nothing to share among a block's threads
   return shape.depth < kShallow ? LaunchByThreads(queue, shape, y, x, w)
@@ -360,7 +378,23 @@ Error Widen(const Queue& queue, DType dtype, const void* narrow, void* wide, int
   return MakePointwiseTable().cast(queue, cast);
 }
 
-// To y [batch, channels, windows], in place.
+// Between weights as Braid has them, [groups * out, in, taps], and as the library has them where
+// channels are last, [groups * out, taps, in].
+Error MoveTaps(const Queue& queue, const ConvolutionLaunch& launch, const void* from, void* to,
+               bool is_to_library) {
+  const int64_t rows = int64_t{launch.groups} * launch.out, in = launch.in, taps = launch.taps();
+  const int64_t element = launch.dtype == DType::kF32 || launch.wide_result ? 4 : 2;
+  CopyLaunch copy = {.to = to, .from = from, .element_bytes = element};
+  copy.walk = {.elements = launch.w_elements(), .rank = 3, .size = {rows, in, taps}};
+  const int64_t own[] = {in * taps, taps, 1}, of_library[] = {in * taps, 1, in};
+  for (int d = 0; d < 3; ++d) {
+    copy.walk.stride[0][d] = is_to_library ? of_library[d] : own[d];
+    copy.walk.stride[1][d] = is_to_library ? own[d] : of_library[d];
+  }
+  return MakeRearrangeTable().copy(queue, copy);
+}
+
+// To y [batch, channels, windows], or with the channels last, in place.
 Error AddBias(const Queue& queue, const ConvolutionLaunch& launch) {
   const DType dtype = launch.wide_result ? DType::kF32 : launch.dtype;
   const int64_t channels = int64_t{launch.groups} * launch.out, windows = launch.windows();
@@ -369,11 +403,18 @@ Error AddBias(const Queue& queue, const ConvolutionLaunch& launch) {
   sum.output = launch.result;
   sum.inputs[0] = launch.result;
   sum.inputs[1] = launch.bias;
-  sum.walk = {
-      .elements = launch.y_elements(),
-      .rank = 3,
-      .size = {launch.batch, channels, windows},
-      .stride = {{channels * windows, windows, 1}, {channels * windows, windows, 1}, {0, 1}}};
+  if (launch.channels_last) {
+    sum.walk = {.elements = launch.y_elements(),
+                .rank = 2,
+                .size = {launch.batch * windows, channels},
+                .stride = {{channels, 1}, {channels, 1}, {0, 1}}};
+  } else {
+    sum.walk = {
+        .elements = launch.y_elements(),
+        .rank = 3,
+        .size = {launch.batch, channels, windows},
+        .stride = {{channels * windows, windows, 1}, {channels * windows, windows, 1}, {0, 1}}};
+  }
   return MakePointwiseTable().binary(queue, sum);
 }
 
@@ -381,19 +422,33 @@ Error AddBias(const Queue& queue, const ConvolutionLaunch& launch) {
 // nothing, and neither does what the plan then lets the matrix units do with them.
 Error ConvolveByCudnn(const Queue& queue, const ConvolutionLaunch& launch, const CudnnPlan& plan) {
   ConvolutionLaunch now = launch;
+  char* const first = static_cast<char*>(launch.work);
+  char* const second = first + launch.WidenedBytes(launch.first_elements());
+  char* const taps = second + launch.WidenedBytes(launch.second_elements());
+  now.work = taps + launch.TapsBytes();
+  Error error = kDone;
   if (launch.wide_result) {
-    char* const first = static_cast<char*>(launch.work);
-    char* const second = first + launch.WidenedBytes(launch.first_elements());
-    now.work = second + launch.WidenedBytes(launch.second_elements());
     now.first = first;
     now.second = second;
-    Error error = Widen(queue, launch.dtype, launch.first, first, launch.first_elements());
+    error = Widen(queue, launch.dtype, launch.first, first, launch.first_elements());
     if (error != kDone) return error;
     error = Widen(queue, launch.dtype, launch.second, second, launch.second_elements());
     if (error != kDone) return error;
   }
-  const Error error = ConvolveWithoutBias(queue, now, plan);
-  return error != kDone || launch.bias == nullptr ? error : AddBias(queue, launch);
+  const bool moves_taps = launch.TapsBytes() > 0;
+  const bool makes_weights = launch.side == ConvolutionSide::kWeights;
+  if (moves_taps && makes_weights) now.result = taps;
+  if (moves_taps && !makes_weights) {
+    error = MoveTaps(queue, launch, now.second, taps, /*is_to_library=*/true);
+    if (error != kDone) return error;
+    now.second = taps;
+  }
+  error = ConvolveWithoutBias(queue, now, plan);
+  if (error != kDone) return error;
+  if (moves_taps && makes_weights) {
+    return MoveTaps(queue, launch, taps, launch.result, /*is_to_library=*/false);
+  }
+  return launch.bias == nullptr ? kDone : AddBias(queue, launch);
 }
 
 Error Convolve(const Queue& queue, const ConvolutionLaunch& launch) {

@@ -20,11 +20,13 @@ struct ConvolutionAxis {
 };
 
 // x [batch, groups * in, space...], w [groups * out, in, kernel...],
-// y [batch, groups * out, windows...]; dense.
+// y [batch, groups * out, windows...]; dense. With the channels last, x is [batch, space...,
+// groups * in] and y [batch, windows..., groups * out], and w is as before.
 struct ConvolutionLaunch {
   ConvolutionSide side = ConvolutionSide::kOutput;
   DType dtype = DType::kF32;  // of what is multiplied: floating
   bool wide_result = false;   // the result, and the bias, are f32 though the operands are narrow
+  bool channels_last = false;
   // x and w, y and w, or x and y; the side.
   const void* first = nullptr;
   const void* second = nullptr;
@@ -74,6 +76,12 @@ struct ConvolutionLaunch {
   int64_t WidenedBytes(int64_t elements) const {
     return wide_result ? RoundedUp(elements * 4, kWorkAlignment) : 0;
   }
+  // Of the weights as cuDNN has them then, [groups * out, kernel..., in], if they are not so
+  // already.
+  int64_t TapsBytes() const {
+    if (!channels_last || taps() == 1 || in == 1 || dtype == DType::kF64) return 0;
+    return RoundedUp(w_elements() * (dtype == DType::kF32 || wide_result ? 4 : 2), kWorkAlignment);
+  }
   // What cuDNN may use, planned whether or not a card will have it. Its kernels for the matrix
   // units read images whose channels are innermost, eight at a time: it copies the operands there,
   // and the result back.
@@ -88,8 +96,8 @@ struct ConvolutionLaunch {
   }
   int64_t WorkBytes() const {
     const int64_t own = SplitBytes(Shape(), dtype == DType::kF64 ? 8 : 4);
-    const int64_t library =
-        WidenedBytes(first_elements()) + WidenedBytes(second_elements()) + LibraryBytes();
+    const int64_t library = WidenedBytes(first_elements()) + WidenedBytes(second_elements()) +
+                            TapsBytes() + LibraryBytes();
     return own > library ? own : library;
   }
 

@@ -1,5 +1,6 @@
-// cuDNN's convolutions, of operands that lie as Braid's do: batch, channels, space. The library
-// opens its other files itself, beside its own.
+// cuDNN's convolutions, of operands that lie as Braid's do: batch, channels, space, or with the
+// channels last, where the taps of the weights come before these, too. The library opens its other
+// files itself, beside its own.
 #include <cudnn.h>
 
 #include <cstdio>
@@ -75,7 +76,7 @@ bool FindAll(FunctionFinder finder, Functions& f) {
 
 // What a plan depends on.
 struct Key {
-  int64_t side, dtype, is_rounded, is_wide, by_winograd;
+  int64_t side, dtype, is_rounded, is_wide, by_winograd, channels_last;
   int64_t batch, groups, in, out;
   int64_t size[kSpatialAxes], windows[kSpatialAxes], kernel[kSpatialAxes];
   int64_t stride[kSpatialAxes], dilation[kSpatialAxes], pad[kSpatialAxes];
@@ -88,6 +89,7 @@ Key KeyOf(const Queue& queue, const ConvolutionLaunch& launch) {
       .is_rounded = queue.rounds_to_tf32 && launch.dtype == DType::kF32,
       .is_wide = launch.wide_result,
       .by_winograd = queue.sums_by_winograd && !queue.rounds_to_tf32 && launch.dtype == DType::kF32,
+      .channels_last = launch.channels_last,
       .batch = launch.batch,
       .groups = launch.groups,
       .in = launch.in,
@@ -172,20 +174,24 @@ cudnnMathType_t MathOf(const Key& key) {
 
 constexpr int kMaxDims = 2 + kSpatialAxes;
 
-// Dense, of `outer` and `inner` and of the last axes of space.
+// Dense, of `outer` and `inner` and of the last axes of space; `inner` lies last if it is to.
 struct Dims {
   int sizes[kMaxDims], strides[kMaxDims];
 };
-Dims DimsOf(int64_t outer, int64_t inner, const int64_t* space, int count) {
+Dims DimsOf(int64_t outer, int64_t inner, const int64_t* space, int count, bool is_inner_last) {
   Dims dims;
   dims.sizes[0] = static_cast<int>(outer);
   dims.sizes[1] = static_cast<int>(inner);
   for (int i = 0; i < count - 2; ++i) dims.sizes[2 + i] = static_cast<int>(space[i]);
   int stride = 1;
-  for (int d = count - 1; d >= 0; --d) {
+  const auto put = [&](int d) {
     dims.strides[d] = stride;
     stride *= dims.sizes[d];
-  }
+  };
+  if (is_inner_last) put(1);
+  for (int d = count - 1; d >= 2; --d) put(d);
+  if (!is_inner_last) put(1);
+  put(0);
   return dims;
 }
 
@@ -202,9 +208,11 @@ bool Describe(const Functions& f, const Key& key, CudnnPlan& plan) {
   }
   const cudnnDataType_t type = TypeOf(key);
   const int axis = FirstAxis(key), axes = kSpatialAxes - axis, count = 2 + axes;
-  const Dims x = DimsOf(key.batch, key.groups * key.in, key.size + axis, count);
-  const Dims y = DimsOf(key.batch, key.groups * key.out, key.windows + axis, count);
-  const Dims w = DimsOf(key.groups * key.out, key.in, key.kernel + axis, count);
+  const bool is_last = key.channels_last != 0;
+  const Dims x = DimsOf(key.batch, key.groups * key.in, key.size + axis, count, is_last);
+  const Dims y = DimsOf(key.batch, key.groups * key.out, key.windows + axis, count, is_last);
+  const Dims w = DimsOf(key.groups * key.out, key.in, key.kernel + axis, count, is_last);
+  const cudnnTensorFormat_t of_weights = is_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
   int pad[kSpatialAxes], stride[kSpatialAxes], dilation[kSpatialAxes];
   for (int i = 0; i < axes; ++i) {
     pad[i] = static_cast<int>(key.pad[axis + i]);
@@ -213,7 +221,7 @@ bool Describe(const Functions& f, const Key& key, CudnnPlan& plan) {
   }
   return is_done(f.set_tensor(plan.x, type, count, x.sizes, x.strides)) &&
          is_done(f.set_tensor(plan.y, type, count, y.sizes, y.strides)) &&
-         is_done(f.set_filter(plan.w, type, CUDNN_TENSOR_NCHW, count, w.sizes)) &&
+         is_done(f.set_filter(plan.w, type, of_weights, count, w.sizes)) &&
          is_done(f.set_convolution(plan.convolution, axes, pad, stride, dilation,
                                    CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)) &&
          is_done(f.set_groups(plan.convolution, static_cast<int>(key.groups))) &&

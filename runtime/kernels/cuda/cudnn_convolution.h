@@ -21,7 +21,8 @@ struct CudnnPlan;
 // algorithms that repeat bit for bit. Null if the queue's device has no library, or that has no way
 // for such a convolution. Lives as long as the library.
 const CudnnPlan* FindCudnnPlan(const Queue& queue, const ConvolutionLaunch& launch);
-// The plan's launch, but for its bias. Operands of a wide result are f32 by now.
+// The plan's launch, but for its bias. Operands of a wide result are f32 by now, and weights are as
+// the library has them.
 Error ConvolveWithoutBias(const Queue& queue, const ConvolutionLaunch& launch,
                           const CudnnPlan& plan);
 

@@ -1,11 +1,13 @@
 // Of KernelSpecs: max_pool, avg_pool and their gradients.
 #include "runtime/kernels/cuda/pooling.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cuda/channels_last.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
 
@@ -22,14 +24,17 @@ PoolDivisor DivisorOf(const Attrs& attrs) {
 }
 
 // Of floating operands that all have one type.
-absl::StatusOr<PoolLaunch> LaunchOf(const KernelSpec& spec, const Shape& x, const Shape& y) {
+absl::StatusOr<PoolLaunch> LaunchOf(const PlainSpec& plain, const Shape& x, const Shape& y) {
+  const KernelSpec& spec = plain.spec;
   PoolLaunch launch = {.dtype = spec.inputs[0].dtype, .divisor = DivisorOf(spec.attrs)};
   bool has_kernel = IsFloating(launch.dtype) && spec.outputs[0].dtype == launch.dtype;
   for (const OperandSpec& input : spec.inputs) {
     has_kernel = has_kernel && input.dtype == launch.dtype;
   }
   if (!has_kernel) return UnsupportedTypes(spec);
+  BRAID_ASSIGN_OR_RETURN(const bool channels_last, HaveChannelsLast(plain, {0, 1}, {0}));
   launch.planes = x[0] * x[1];
+  if (channels_last) launch.channels = std::max<int64_t>(1, x[1]);
   std::vector<WindowAxis> windows;
   if (spec.attrs.Has("kernel")) {
     BRAID_ASSIGN_OR_RETURN(windows, WindowsOf(spec.attrs, spec.attrs.Ints("kernel")));
@@ -53,12 +58,13 @@ absl::StatusOr<PoolLaunch> LaunchOf(const KernelSpec& spec, const Shape& x, cons
   return launch;
 }
 
-PlanOr PlanMax(const KernelSpec& spec, const PoolingTable& table) {
-  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch,
-                         LaunchOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape()));
-  const bool with_indices = Flag(spec.attrs, "with_indices");
+PlanOr PlanMax(const PlainSpec& plain, const PoolingTable& table) {
+  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch, LaunchOf(plain, plain.spec.inputs[0].shape(),
+                                                           plain.spec.outputs[0].shape()));
+  const bool with_indices = Flag(plain.spec.attrs, "with_indices");
   return PlanWithWork(
-      spec, 0, [=, max = table.max](const Queue& queue, const KernelRun& run, std::byte* /*work*/) {
+      plain.spec, 0,
+      [=, max = table.max](const Queue& queue, const KernelRun& run, std::byte* /*work*/) {
         PoolLaunch now = launch;
         now.x = run.inputs[0];
         now.result = run.outputs[0];
@@ -67,12 +73,12 @@ PlanOr PlanMax(const KernelSpec& spec, const PoolingTable& table) {
       });
 }
 
-PlanOr PlanMaxGradient(const KernelSpec& spec, const PoolingTable& table) {
-  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch,
-                         LaunchOf(spec, spec.inputs[0].shape(), spec.inputs[1].shape()));
+PlanOr PlanMaxGradient(const PlainSpec& plain, const PoolingTable& table) {
+  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch, LaunchOf(plain, plain.spec.inputs[0].shape(),
+                                                           plain.spec.inputs[1].shape()));
   const int64_t bytes = launch.planes * launch.y_plane() * static_cast<int64_t>(sizeof(int32_t));
   return PlanWithWork(
-      spec, bytes,
+      plain.spec, bytes,
       [=, max_grad = table.max_grad](const Queue& queue, const KernelRun& run, std::byte* work) {
         PoolLaunch now = launch;
         now.x = run.inputs[0];
@@ -83,11 +89,11 @@ PlanOr PlanMaxGradient(const KernelSpec& spec, const PoolingTable& table) {
       });
 }
 
-PlanOr PlanAverage(const KernelSpec& spec, const PoolingTable& table) {
-  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch,
-                         LaunchOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape()));
+PlanOr PlanAverage(const PlainSpec& plain, const PoolingTable& table) {
+  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch, LaunchOf(plain, plain.spec.inputs[0].shape(),
+                                                           plain.spec.outputs[0].shape()));
   return PlanWithWork(
-      spec, 0,
+      plain.spec, 0,
       [=, average = table.average](const Queue& queue, const KernelRun& run, std::byte* /*work*/) {
         PoolLaunch now = launch;
         now.x = run.inputs[0];
@@ -96,10 +102,10 @@ PlanOr PlanAverage(const KernelSpec& spec, const PoolingTable& table) {
       });
 }
 
-PlanOr PlanAverageGradient(const KernelSpec& spec, const PoolingTable& table) {
-  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch,
-                         LaunchOf(spec, spec.outputs[0].shape(), spec.inputs[0].shape()));
-  return PlanWithWork(spec, 0,
+PlanOr PlanAverageGradient(const PlainSpec& plain, const PoolingTable& table) {
+  BRAID_ASSIGN_OR_RETURN(const PoolLaunch launch, LaunchOf(plain, plain.spec.outputs[0].shape(),
+                                                           plain.spec.inputs[0].shape()));
+  return PlanWithWork(plain.spec, 0,
                       [=, average_grad = table.average_grad](
                           const Queue& queue, const KernelRun& run, std::byte* /*work*/) {
                         PoolLaunch now = launch;
@@ -113,8 +119,9 @@ PlanOr PlanAverageGradient(const KernelSpec& spec, const PoolingTable& table) {
 
 absl::Status RegisterPoolingKernels(const KernelTable& table, KernelRegistry& registry) {
   const auto add = [&](const char* name, auto plan) {
-    return registry.Register(name, [plan, pooling = &table.pooling](const KernelSpec& spec) {
-      return plan(spec, *pooling);
+    return registry.Register(name, [plan, pooling = &table.pooling](const KernelSpec& s) -> PlanOr {
+      BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(s));
+      return plan(plain, *pooling);
     });
   };
   BRAID_RETURN_IF_ERROR(add("max_pool", PlanMax));

@@ -13,6 +13,7 @@ struct Pooling {
   PoolAxis axes[3];
   PoolDivisor divisor;
   int64_t planes;
+  LongDivisor channels;                    // that lie beside each other
   LongDivisor x_plane, y_plane;            // elements of a plane
   Divisor x_slice, x_row, y_slice, y_row;  // the inner two axes, and the innermost one
 };
@@ -24,6 +25,7 @@ Pooling PoolingOf(const PoolLaunch& launch) {
   const PoolAxis* axes = launch.axes;
   Pooling pooling = {.divisor = launch.divisor,
                      .planes = launch.planes,
+                     .channels = MakeLongDivisor(launch.channels),
                      .x_plane = MakeLongDivisor(size_of(launch.x_plane())),
                      .y_plane = MakeLongDivisor(size_of(launch.y_plane())),
                      .x_slice = divisor(int64_t{axes[1].size} * axes[2].size),
@@ -34,22 +36,50 @@ Pooling PoolingOf(const PoolLaunch& launch) {
   return pooling;
 }
 
-// An element of x or of y.
+// An element of x or of y: of which plane, and where in it.
 struct Place {
-  int64_t plane;
+  int64_t image;    // that its plane is of, or with channels of their own, the plane
+  int64_t channel;  // among those beside each other
   int32_t in_plane;
   int32_t at[3];
 };
-__device__ __forceinline__ Place PlaceOf(int64_t i, const LongDivisor& plane, const Divisor& slice,
+__device__ __forceinline__ Place PlaceOf(int64_t i, const LongDivisor& channels,
+                                         const LongDivisor& plane, const Divisor& slice,
                                          const Divisor& row) {
   Place place;
-  place.plane = Quotient(i, plane);
-  place.in_plane = static_cast<int32_t>(i - place.plane * plane.divisor);
+  place.channel = 0;
+  if (channels.divisor > 1) {
+    const int64_t pixel = Quotient(i, channels);
+    place.channel = i - pixel * channels.divisor;
+    i = pixel;
+  }
+  place.image = Quotient(i, plane);
+  place.in_plane = static_cast<int32_t>(i - place.image * plane.divisor);
   place.at[0] = Quotient(place.in_plane, slice);
   const int32_t rest = Remainder(place.in_plane, place.at[0], slice);
   place.at[1] = Quotient(rest, row);
   place.at[2] = Remainder(rest, place.at[1], row);
   return place;
+}
+
+__device__ __forceinline__ Place ElementOfX(const Pooling& pooling, int64_t i) {
+  return PlaceOf(i, pooling.channels, pooling.x_plane, pooling.x_slice, pooling.x_row);
+}
+__device__ __forceinline__ Place ElementOfY(const Pooling& pooling, int64_t i) {
+  return PlaceOf(i, pooling.channels, pooling.y_plane, pooling.y_slice, pooling.y_row);
+}
+
+// The plane that a place is in: its element e is at operator[](e).
+struct Plane {
+  int64_t first, step;
+  __device__ __forceinline__ int64_t operator[](int64_t element) const {
+    return first + element * step;
+  }
+};
+__device__ __forceinline__ Plane PlaneOf(const Pooling& pooling, const Place& place,
+                                         const LongDivisor& plane) {
+  return {place.image * plane.divisor * pooling.channels.divisor + place.channel,
+          pooling.channels.divisor};
 }
 
 // What a window reads on an axis: first, first + step, ..., `count` of them, and what it is divided
@@ -152,8 +182,8 @@ __global__ void __launch_bounds__(kThreads)
     FindLargest(Pooling pooling, const T* x, T* y, int64_t* indices, int32_t* positions) {
   const int64_t n = pooling.planes * pooling.y_plane.divisor;
   for (int64_t i = FirstIndex(); i < n; i += IndexStep()) {
-    const Place window = PlaceOf(i, pooling.y_plane, pooling.y_slice, pooling.y_row);
-    const T* plane = x + window.plane * pooling.x_plane.divisor;
+    const Place window = ElementOfY(pooling, i);
+    const Plane plane = PlaneOf(pooling, window, pooling.x_plane);
     Elements elements[3];
     for (int axis = 0; axis < 3; ++axis) {
       elements[axis] = ElementsOf(pooling.axes[axis], window.at[axis], PoolDivisor::kElements);
@@ -161,14 +191,17 @@ __global__ void __launch_bounds__(kThreads)
     Compute<T> most = -static_cast<Compute<T>>(HUGE_VAL);
     int32_t position = -1;
     ForEachElement(pooling.axes, elements, [&](int32_t at) {
-      const Compute<T> value = Load(plane + at);
+      const Compute<T> value = Load(x + plane[at]);
       // The first element is taken even if it is -inf.
       const bool is_more = value > most || (value != value && most == most) || position < 0;
       most = is_more ? value : most;
       position = is_more ? at : position;
     });
     if (y != nullptr) Store(y + i, most);
-    if (indices != nullptr) indices[i] = position;
+    if (indices != nullptr) {  // which are plane by plane
+      const int64_t at = window.image * pooling.channels.divisor + window.channel;
+      indices[at * pooling.y_plane.divisor + window.in_plane] = position;
+    }
     if (positions != nullptr) positions[i] = position;
   }
 }
@@ -178,14 +211,14 @@ __global__ void __launch_bounds__(kThreads, 2)
     MaxGradient(Pooling pooling, const int32_t* positions, const T* dy, T* dx) {
   const int64_t n = pooling.planes * pooling.x_plane.divisor;
   for (int64_t i = FirstIndex(); i < n; i += IndexStep()) {
-    const Place element = PlaceOf(i, pooling.x_plane, pooling.x_slice, pooling.x_row);
-    const int64_t first = element.plane * pooling.y_plane.divisor;
+    const Place element = ElementOfX(pooling, i);
+    const Plane plane = PlaneOf(pooling, element, pooling.y_plane);
     Compute<T> sum = 0;
     ForEachWindow(pooling.axes, element, [&](int32_t outer, int32_t middle, int32_t inner) {
-      const int64_t window = first +
-                             (static_cast<int64_t>(outer) * pooling.axes[1].windows + middle) *
-                                 pooling.axes[2].windows +
-                             inner;
+      const int64_t window =
+          plane[(static_cast<int64_t>(outer) * pooling.axes[1].windows + middle) *
+                    pooling.axes[2].windows +
+                inner];
       if (positions[window] == element.in_plane) sum += Load(dy + window);
     });
     Store(dx + i, sum);
@@ -196,8 +229,8 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) Average(Pooling pooling, const T* x, T* y) {
   const int64_t n = pooling.planes * pooling.y_plane.divisor;
   for (int64_t i = FirstIndex(); i < n; i += IndexStep()) {
-    const Place window = PlaceOf(i, pooling.y_plane, pooling.y_slice, pooling.y_row);
-    const T* plane = x + window.plane * pooling.x_plane.divisor;
+    const Place window = ElementOfY(pooling, i);
+    const Plane plane = PlaneOf(pooling, window, pooling.x_plane);
     Elements elements[3];
     Compute<T> divisor = 1;
     for (int axis = 0; axis < 3; ++axis) {
@@ -205,7 +238,7 @@ __global__ void __launch_bounds__(kThreads) Average(Pooling pooling, const T* x,
       divisor *= static_cast<Compute<T>>(elements[axis].divisor);
     }
     Compute<T> sum = 0;
-    ForEachElement(pooling.axes, elements, [&](int32_t at) { sum += Load(plane + at); });
+    ForEachElement(pooling.axes, elements, [&](int32_t at) { sum += Load(x + plane[at]); });
     Store(y + i, pooling.divisor == PoolDivisor::kOne ? sum : sum / divisor);
   }
 }
@@ -216,8 +249,8 @@ __global__ void __launch_bounds__(kThreads) AverageByWarps(Pooling pooling, cons
   const int64_t n = pooling.planes * pooling.y_plane.divisor;
   const int lane = threadIdx.x % 32;
   for (int64_t i = FirstIndex() / 32; i < n; i += IndexStep() / 32) {
-    const Place window = PlaceOf(i, pooling.y_plane, pooling.y_slice, pooling.y_row);
-    const T* plane = x + window.plane * pooling.x_plane.divisor;
+    const Place window = ElementOfY(pooling, i);
+    const Plane plane = PlaneOf(pooling, window, pooling.x_plane);
     Elements elements[3];
     Compute<T> divisor = 1;
     for (int axis = 0; axis < 3; ++axis) {
@@ -231,8 +264,8 @@ __global__ void __launch_bounds__(kThreads) AverageByWarps(Pooling pooling, cons
       const int32_t outer = e / slice, middle = e % slice / row, inner = e % row;
       const int32_t line = (elements[0].first + outer * elements[0].step) * pooling.axes[1].size +
                            elements[1].first + middle * elements[1].step;
-      sum +=
-          Load(plane + line * pooling.axes[2].size + elements[2].first + inner * elements[2].step);
+      const int32_t at = line * pooling.axes[2].size + elements[2].first + inner * elements[2].step;
+      sum += Load(x + plane[at]);
     }
     sum = WarpJoin(sum, SumOf());
     if (lane == 0) Store(y + i, pooling.divisor == PoolDivisor::kOne ? sum : sum / divisor);
@@ -244,8 +277,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     AverageGradient(Pooling pooling, const T* dy, T* dx) {
   const int64_t n = pooling.planes * pooling.x_plane.divisor;
   for (int64_t i = FirstIndex(); i < n; i += IndexStep()) {
-    const Place element = PlaceOf(i, pooling.x_plane, pooling.x_slice, pooling.x_row);
-    const T* plane = dy + element.plane * pooling.y_plane.divisor;
+    const Place element = ElementOfX(pooling, i);
+    const Plane plane = PlaneOf(pooling, element, pooling.y_plane);
     Compute<T> sum = 0;
     ForEachWindow(pooling.axes, element, [&](int32_t outer, int32_t middle, int32_t inner) {
       const int32_t at[3] = {outer, middle, inner};
@@ -257,7 +290,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         divisor *= static_cast<Compute<T>>(
             ElementsOf(pooling.axes[axis], at[axis], pooling.divisor).divisor);
       }
-      sum += Load(plane + window) / divisor;
+      sum += Load(dy + plane[window]) / divisor;
     });
     Store(dx + i, sum);
   }

@@ -18,7 +18,8 @@ struct PoolAxis {
 // What sums are divided by: elements, elements and padding, or nothing.
 enum class PoolDivisor : int32_t { kElements, kPadded, kOne };
 
-// x [planes, space], y [planes, windows]; three axes, those that are missing stand in front.
+// x [planes, space], y [planes, windows]; three axes, those that are missing stand in front. With
+// the channels last, x is [images, space, channels] and y [images, windows, channels].
 struct PoolLaunch {
   DType dtype = DType::kF32;  // floating
   PoolDivisor divisor = PoolDivisor::kElements;
@@ -28,6 +29,7 @@ struct PoolLaunch {
   int64_t* indices = nullptr;  // of max_pool: where in the plane its elements are; null: not wanted
   void* work = nullptr;        // of max_pool_grad: 4 bytes for each window
   int64_t planes = 0;
+  int64_t channels = 1;  // that lie beside each other: 1 if planes do not
   PoolAxis axes[3];
 
   int64_t x_plane() const { return int64_t{axes[0].size} * axes[1].size * axes[2].size; }

@@ -1,4 +1,4 @@
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 
 #include <glog/logging.h>
 
@@ -51,7 +51,7 @@ OpSample ByWinograd(OpSample sample) {
   return sample;
 }
 
-std::vector<CpuLayout> Convolutions() {
+std::vector<ChannelLayout> Convolutions() {
   return {
       {.op = "conv",
        .blocks = {{0}, {0}},
@@ -64,6 +64,7 @@ std::vector<CpuLayout> Convolutions() {
       {.op = "conv_integer",
        .blocks = {{0}, {0}},
        .prefers_blocks = true,
+       .is_on_cards = false,
        .samples = {OfBytes(Convolution({{3, 32, 4, 3}, {32, 32, 1, 2}, {1}, {32}}, kPadded, 1)),
                    OfBytes(Convolution({{2, 3, 5, 4}, {32, 3, 3, 2}}, kUneven, 1)),
                    OfBytes(Convolution({{2, 32, 3, 2}, {32, 16, 2, 1}, {1}}, kPlain, 2))}},
@@ -92,7 +93,7 @@ std::vector<CpuLayout> Convolutions() {
 
 // ---- pooling
 
-std::vector<CpuLayout> Poolings() {
+std::vector<ChannelLayout> Poolings() {
   const Shape x = {2, 32, 3, 4}, y = {2, 32, 2, 3};  // channels in two blocks
   Attrs attrs;
   SetWindows(attrs, {kPadded, kPadded});
@@ -158,9 +159,9 @@ OpSample NormInputGradient(const Shape& x, int64_t groups = 0) {
                   groups);
 }
 
-std::vector<CpuLayout> BatchNorms() {
+std::vector<ChannelLayout> BatchNorms() {
   const TensorType numbers = F32({32});  // of each case's channels
-  std::vector<CpuLayout> norms = {
+  std::vector<ChannelLayout> norms = {
       {.op = "channel_sum",
        .blocks = {{0}, {}},
        .samples = {{.inputs = {F32(Many())}, .attrs = {}},
@@ -186,16 +187,16 @@ std::vector<CpuLayout> BatchNorms() {
                    Fused(NormInputGradient(Four(), 4), {numbers})}},
   };
   // Their loops are of blocks as wide as a vector.
-  for (CpuLayout& norm : norms) norm.takes_whole_blocks = false;
+  for (ChannelLayout& norm : norms) norm.takes_whole_blocks = false;
   return norms;
 }
 
 }  // namespace
 
-std::vector<CpuLayout> CpuLayouts() {
-  std::vector<CpuLayout> all;
+std::vector<ChannelLayout> ChannelLayouts() {
+  std::vector<ChannelLayout> all;
   for (auto family : {Convolutions, Poolings, BatchNorms}) {
-    for (CpuLayout& layout : family()) all.push_back(std::move(layout));
+    for (ChannelLayout& layout : family()) all.push_back(std::move(layout));
   }
   return all;
 }
@@ -210,9 +211,9 @@ std::vector<std::string> Reductions() {
 
 bool HasCpuLayouts(std::string_view device_type) { return device_type == "cpu"; }
 
-OpRegistry WithCpuLayouts(const OpRegistry& plain) {
+OpRegistry WithChannelLayouts(const OpRegistry& plain) {
   OpRegistry registry = plain;
-  for (const CpuLayout& layout : CpuLayouts()) {
+  for (const ChannelLayout& layout : ChannelLayouts()) {
     const OpDef* def = plain.Find(layout.op);
     if (def == nullptr) continue;
     const absl::Status status = registry.Replace(TakingBlocks(*def, layout.blocks, layout.samples));

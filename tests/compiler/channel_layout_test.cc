@@ -1,4 +1,4 @@
-#include "compiler/logical/cpu_layout.h"
+#include "compiler/logical/channel_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "compiler/plan/channel_blocks.h"
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "tests/compiler/logical_passes.h"
 
 namespace braid::compiler {
 namespace {
 
-std::string LaidOut(const std::string& text, const CpuLayoutOptions& options = {}) {
-  return Rewritten(text, [&](const LogicalGraph& graph) { return LayOutForCpus(graph, options); });
+std::string LaidOut(const std::string& text, const ChannelLayoutOptions& options = {}) {
+  return Rewritten(text, [&](const LogicalGraph& graph) { return LayOutChannels(graph, options); });
 }
 
 constexpr char kAttrs[] =
@@ -37,7 +37,7 @@ std::string Chain(const std::string& device) {
 }
 
 // The image has three channels and stays plain; what leaves the chain is made plain.
-TEST(CpuLayout, KeepsAChainInBlocks) {
+TEST(ChannelLayout, KeepsAChainInBlocks) {
   const std::string blocked = LaidOut(Chain("cpu[1]{0.0}"));
   for (const char* line : {
            "%3:f32[4, 2, 8, 8, 16] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
@@ -84,7 +84,7 @@ constexpr char kNormBehind[] = R"(
 %23:f32[4, 28, 8, 8] = batch_norm "n" (%18, %19, %20, %21, %22) {epsilon=0.001 training=false} on=cpu[1]{0.0}
 )";
 
-TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
+TEST(ChannelLayout, GoesThroughWhatMovesAndScalesChannels) {
   const std::string text =
       absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs}, {", 8, 8]", ", 2, 2]"}});
   const std::string blocked = LaidOut(text);
@@ -111,7 +111,7 @@ TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
 }
 
 // Of narrow blocks more channels are a multiple.
-TEST(CpuLayout, BlocksMayBeNarrow) {
+TEST(ChannelLayout, BlocksMayBeNarrow) {
   const std::string text =
       absl::StrReplaceAll(Chain("cpu[1]{0.0}"), {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
                                                  {"[48, 32, 3, 3]", "[48, 40, 3, 3]"},
@@ -134,7 +134,7 @@ TEST(CpuLayout, BlocksMayBeNarrow) {
 
 // The share of the work that is on channels of which wide blocks are no multiple decides: the
 // second convolution's is 24 parts of 40, then of 88.
-TEST(CpuLayout, AChainHasBlocksOfOneWidth) {
+TEST(ChannelLayout, AChainHasBlocksOfOneWidth) {
   const auto laid_out = [](int channels) {
     return LaidOut(absl::StrReplaceAll(R"(
 %0:f32[4, IN, 1, 2] = input "x" () {dtype=f32 shape=[4, IN, 1, 2]} on=cpu[1]{0.0}
@@ -173,7 +173,7 @@ constexpr char kMovedChannels[] = R"(
 %13:f32[4, 32] = reshape "flat" (%12) {shape=[4, 32]} on=cpu[1]{0.0}
 )";
 
-TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
+TEST(ChannelLayout, GoesThroughMeansAndMovedChannels) {
   const std::string text = absl::StrReplaceAll(kMovedChannels, {{"ATTRS", kAttrs}});
   const std::string blocked = LaidOut(text, {.may_fit_blocks = false});
   for (const char* line : {
@@ -205,8 +205,9 @@ TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
 // Large convolutions of channels that wide blocks do not fit have all channels in one block: unless
 // they are small, on several devices, few beside what moves channels, or beside a norm. The first
 // one's image is reordered by its kernel.
-TEST(CpuLayout, LargeConvolutionsOfOddChannelsHaveOneBlock) {
-  const auto laid_out = [](const char* size, const char* device, const CpuLayoutOptions& options,
+TEST(ChannelLayout, LargeConvolutionsOfOddChannelsHaveOneBlock) {
+  const auto laid_out = [](const char* size, const char* device,
+                           const ChannelLayoutOptions& options,
                            const std::string& more = kMoreConvolutions) {
     const std::string text =
         absl::StrReplaceAll(absl::StrCat(kBranches, more), {{"ATTRS", kAttrs},
@@ -255,7 +256,7 @@ constexpr char kBytes[] = R"(
 %8:i32[4, 32, 8, 8] = conv_integer "b" (%7, %2) ATTRS on=cpu[1]{0.0}
 )";
 
-TEST(CpuLayout, BytesHaveOneBlock) {
+TEST(ChannelLayout, BytesHaveOneBlock) {
   const std::string text = absl::StrReplaceAll(kBytes, {{"ATTRS", kAttrs}});
   const std::string blocked = LaidOut(text);
   for (const char* line : {
@@ -272,7 +273,7 @@ TEST(CpuLayout, BytesHaveOneBlock) {
 }
 
 // Reorders would cost more than they save; f64 and what the user laid out stay as they are.
-TEST(CpuLayout, LeavesOthersAsTheyAre) {
+TEST(ChannelLayout, LeavesOthersAsTheyAre) {
   for (const auto& [dtype, hint] : {std::pair{"f32", ""}, {"f64", ""}, {"f32", " hint=(S(0))"}}) {
     const std::string text = absl::StrCat(
         "\n%0:", dtype, "[4, 32, 8, 8] = input \"x\" () {dtype=", dtype,
@@ -285,14 +286,14 @@ TEST(CpuLayout, LeavesOthersAsTheyAre) {
   }
 }
 
-TEST(CpuLayout, IsForCpusOnly) {
+TEST(ChannelLayout, IsForCpusOnly) {
   const std::string text = Chain("gpu[1]{0.0}");
   EXPECT_EQ(LaidOut(text), text);
 }
 
 // What comes from another kind of device comes plain, and what goes there is made plain where it
 // was made.
-TEST(CpuLayout, ReordersOnCpusOnly) {
+TEST(ChannelLayout, ReordersOnCpusOnly) {
   std::string text = Chain("cpu[1]{0.0}");
   text = absl::StrReplaceAll(
       text, {{"= relu \"b\" (%3) on=cpu[1]{0.0}", "= relu \"b\" (%3) on=gpu[1]{0.1}"}});
@@ -301,7 +302,45 @@ TEST(CpuLayout, ReordersOnCpusOnly) {
 }
 
 // Where the kernel is 3 x 3, and unless the user wants the sums as they stand.
-TEST(CpuLayout, AllowsWinogradForWindowsOfThree) {
+// Devices that want them last get one block of all channels, also of images with three; no
+// convolution is transformed there.
+TEST(ChannelLayout, PutsChannelsLastForDevicesThatWantThat) {
+  const ChannelLayoutOptions options = {.may_fit_blocks = false,
+                                        .puts_channels_last = [](const Placement& placement) {
+                                          return placement.device_type() == "card";
+                                        }};
+  // One more convolution, so that it gains, and one that is given the mean again.
+  const std::string text =
+      absl::StrReplaceAll(absl::StrCat(Chain("cpu[1]{0.0}"), R"(
+%7:f32[48, 48, 3, 3] = variable "w3" () {dtype=f32 shape=[48, 48, 3, 3]} on=cpu[1]{0.0}
+%8:f32[4, 48, 8, 8] = conv "e" (%5, %7) ATTRS on=cpu[1]{0.0}
+%9:f32[4, 48, 1, 1] = reduce_mean "mean" (%8) {axes=[2, 3] keep_dims=true} on=cpu[1]{0.0}
+%10:f32[4, 48, 8, 8] = broadcast_to "spread" (%9) {shape=[4, 48, 8, 8]} on=cpu[1]{0.0}
+%11:f32[4, 48, 8, 8] = conv "f" (%10, %7) ATTRS on=cpu[1]{0.0}
+)"),
+                          {{"ATTRS", kAttrs}, {"cpu[1]{0.0}", "card[2]{0.0 0.1}"}, {"\n\n", "\n"}});
+  const std::string blocked = LaidOut(text, options);
+  for (const char* line : {
+           "= transpose \"x.transpose\"",
+           ":f32[4, 1, 8, 8, 32] = conv \"a\" (%",
+           "{blocked_inputs=[0] blocked_outputs=[0] channel_block=-1 dilations",
+           ":f32[4, 1, 8, 8, 32] = relu \"b\"",
+           ":f32[4, 1, 8, 8, 48] = conv \"c\"",
+           ":f32[4, 3072] = reshape \"d\"",
+           ":f32[4, 1, 1, 1, 48] = reduce_mean \"mean\"",
+           ":f32[4, 1, 8, 8, 48] = broadcast_to \"spread\" (%9) {shape=[4, 1, 8, 8, 48]}",
+           ":f32[4, 1, 8, 8, 48] = conv \"f\" (%10, %7)",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+  EXPECT_EQ(blocked.find("winograd"), std::string::npos) << blocked;
+  // Beside others, whose layouts differ, there are no such blocks.
+  std::string mixed = text;
+  mixed.replace(mixed.find("card[2]{0.0 0.1}"), 16, "cpu[1]{0.0}");
+  EXPECT_EQ(LaidOut(mixed, options).find("channel_block"), std::string::npos);
+}
+
+TEST(ChannelLayout, AllowsWinogradForWindowsOfThree) {
   const std::string text = Chain("cpu[1]{0.0}");
   const auto count = [](const std::string& where) {
     int found = 0;
@@ -319,9 +358,9 @@ TEST(CpuLayout, AllowsWinogradForWindowsOfThree) {
 
 // Every row is of an operator that there is, with samples whose operands all come in blocks that
 // can.
-TEST(CpuLayout, TableIsOfOperatorsThatThereAre) {
-  const OpRegistry cpu = WithCpuLayouts(Registry());
-  for (const CpuLayout& layout : CpuLayouts()) {
+TEST(ChannelLayout, TableIsOfOperatorsThatThereAre) {
+  const OpRegistry cpu = WithChannelLayouts(Registry());
+  for (const ChannelLayout& layout : ChannelLayouts()) {
     const OpDef* plain = Registry().Find(layout.op);
     ASSERT_NE(plain, nullptr) << layout.op;
     const size_t more = cpu.Find(layout.op)->samples().size() - plain->samples().size();
@@ -334,8 +373,8 @@ TEST(CpuLayout, TableIsOfOperatorsThatThereAre) {
 }
 
 // Parts of channels are whole blocks, of equal number.
-TEST(CpuLayout, SplitsWholeBlocks) {
-  const OpRegistry cpu = WithCpuLayouts(Registry());
+TEST(ChannelLayout, SplitsWholeBlocks) {
+  const OpRegistry cpu = WithChannelLayouts(Registry());
   const OpDef& norm = *cpu.Find("batch_norm");
   const std::vector<TensorType> inputs = {{DType::kF32, {4, 4, 8, 8, 16}},
                                           {DType::kF32, {64}},
@@ -360,8 +399,8 @@ TEST(CpuLayout, SplitsWholeBlocks) {
   EXPECT_FALSE(has(3));
 }
 
-TEST(CpuLayout, WrongListsAreErrors) {
-  const OpRegistry cpu = WithCpuLayouts(Registry());
+TEST(ChannelLayout, WrongListsAreErrors) {
+  const OpRegistry cpu = WithChannelLayouts(Registry());
   const OpDef& moment = *cpu.Find("batch_moment");
   const std::vector<TensorType> inputs = {{DType::kF32, {4, 2, 8, 16}}, {DType::kF32, {32}}};
   const auto infer = [&](std::vector<int64_t> listed, int64_t block = kWideBlock) {

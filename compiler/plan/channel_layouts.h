@@ -1,5 +1,6 @@
-// What is known of how tensors lie best on CPUs: the table of the operators whose kernels there
-// take operands in blocks of channels, and which of these may sum by Winograd's algorithm.
+// What is known of how tensors lie best on CPUs, and on cards where these compute in narrow types:
+// the table of the operators whose kernels there take operands in blocks of channels, and which of
+// these may sum by Winograd's algorithm on CPUs. Cards have one block of all channels.
 #pragma once
 
 #include <string>
@@ -18,19 +19,20 @@ inline constexpr char kWinograd[] = "winograd";
 // Which operand of a convolution holds the weights.
 enum class Weights : uint8_t { kNone, kSecondInput, kOutput };
 
-struct CpuLayout {
+struct ChannelLayout {
   std::string op;
   ChannelOperands blocks = {};
   // Its kernel is faster with blocks, not only as fast: they are made for it.
   bool prefers_blocks = false;
-  // It has a kernel for one block of all channels that copies nothing.
+  // The CPU has a kernel for one block of all channels that copies nothing.
   bool takes_whole_blocks = true;
+  bool is_on_cards = true;  // they have a kernel for blocks, of floating types
   Weights weights = Weights::kNone;
   std::vector<OpSample> samples = {};  // of plain operands; they are tried in blocks
 };
 
 // The table. Pointwise operators take blocks, too, where all their operands come so.
-std::vector<CpuLayout> CpuLayouts();
+std::vector<ChannelLayout> ChannelLayouts();
 
 // An operator that puts tensors one behind another along its attribute `axis`, or cuts one there.
 // Where that is the axis of channels, blocks are to it what channels are.
@@ -48,12 +50,15 @@ std::vector<std::string> Reductions();
 // to its attribute `shape`. Channels that are put last, or back, are so whether they came in blocks
 // or not.
 inline constexpr char kPermuting[] = "transpose", kReshaping[] = "reshape";
+// The operator that repeats elements along axes of size 1, to its attribute `shape`. Where the axis
+// of channels is none of them, blocks are to it what channels are.
+inline constexpr char kSpreading[] = "broadcast_to";
 
 // Whether devices of this type have the CPU's layouts.
 bool HasCpuLayouts(std::string_view device_type);
 
-// `plain` with the definitions that CPUs have of the table's operators; those that are not in
-// `plain` are left out.
-OpRegistry WithCpuLayouts(const OpRegistry& plain);
+// `plain` with the definitions of the table's operators that take blocks, too; those that are not
+// in `plain` are left out.
+OpRegistry WithChannelLayouts(const OpRegistry& plain);
 
 }  // namespace braid::compiler

@@ -1,4 +1,4 @@
-#include "compiler/logical/cpu_layout.h"
+#include "compiler/logical/channel_layout.h"
 
 #include <glog/logging.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "compiler/plan/channel_blocks.h"
-#include "compiler/plan/cpu_layouts.h"
+#include "compiler/plan/channel_layouts.h"
 #include "graph/functional.h"
 #include "graph/op_def.h"
 #include "graph/op_registry.h"
@@ -36,24 +36,26 @@ constexpr double kShareOfUnfit = 0.4, kShareOfUnfitInLarge = 0.15;
 constexpr double kFlopsOfLarge = 4e5;  // on average
 // Unless what puts channels side by side, pixel by pixel then, stands behind every other one.
 constexpr double kShareOfMovers = 0.4;
-// Images of fewer channels, such as pictures, are reordered by the convolution that reads them.
+// Images of fewer channels, such as pictures, are reordered by the CPU's convolution that reads
+// them.
 constexpr int64_t kLeastWhole = 4;
 
 class Blocking {
  public:
-  Blocking(LogicalGraph& graph, const CpuLayoutOptions& options)
+  Blocking(LogicalGraph& graph, const ChannelLayoutOptions& options)
       : graph_(graph),
         options_(options),
-        block_(graph.tensors().size(), options.channel_block),
+        puts_channels_last_(WantsChannelsLast(graph, options)),
+        block_(graph.tensors().size(), puts_channels_last_ ? kWholeBlock : options.channel_block),
         chain_(graph.tensors().size()),
         gain_(graph.tensors().size()) {
-    for (const CpuLayout& layout : CpuLayouts()) table_.emplace(layout.op, layout);
+    for (const ChannelLayout& layout : ChannelLayouts()) table_.emplace(layout.op, layout);
     for (const ChannelMover& mover : ChannelMovers()) movers_.emplace(mover.op, mover);
     for (std::string& op : Reductions()) reductions_.insert(std::move(op));
   }
 
   void Run() {
-    if (options_.may_fit_blocks) ChooseBlocks();
+    if (options_.may_fit_blocks && !puts_channels_last_) ChooseBlocks();
     JoinChains();
     CountGains();
     const auto count =
@@ -82,7 +84,7 @@ class Blocking {
       }
     }
     if (!rewritten.empty()) {
-      graph_.SetRegistry(std::make_shared<const OpRegistry>(WithCpuLayouts(graph_.registry())));
+      graph_.SetRegistry(std::make_shared<const OpRegistry>(WithChannelLayouts(graph_.registry())));
     }
     std::vector<TensorId> blocked;
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
@@ -111,16 +113,26 @@ class Blocking {
   // Where an op that permutes axes puts the channels: from the second place to the last, or back.
   enum class Channels : uint8_t { kStay, kLast, kSecond };
 
+  static bool WantsChannelsLast(const LogicalGraph& graph, const ChannelLayoutOptions& options) {
+    return options.puts_channels_last != nullptr &&
+           std::ranges::all_of(graph.ops(), [&](const Op& op) {
+             return options.puts_channels_last(*op.placement);
+           });
+  }
+  bool HasLayouts(const Placement& placement) const {
+    return puts_channels_last_ || HasCpuLayouts(placement.device_type());
+  }
+
   // null: not in the table.
-  const CpuLayout* LayoutOf(const Op& op) const {
+  const ChannelLayout* LayoutOf(const Op& op) const {
     const auto found = table_.find(op.type);
-    return found == table_.end() ? nullptr : &found->second;
+    const bool is_there =
+        found != table_.end() && (!puts_channels_last_ || found->second.is_on_cards);
+    return is_there ? &found->second : nullptr;
   }
 
   // A layout that the user asked for is one of the plain tensor.
-  static bool IsFixed(const Op& op) {
-    return HasHint(op) || !HasCpuLayouts(op.placement->device_type());
-  }
+  bool IsFixed(const Op& op) const { return HasHint(op) || !HasLayouts(*op.placement); }
 
   // Bytes, and sums of their products, have blocks of all channels or none.
   static bool IsOfBytes(DType dtype) {
@@ -131,10 +143,11 @@ class Blocking {
   }
 
   bool CanBlock(TensorId tensor) const {
-    if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
+    if (!HasLayouts(*graph_.producer(tensor).placement)) return false;
     const TensorType& type = graph_.type(tensor);
     return HasBlocks(type.dtype, block_[tensor]) && CanBlockChannels(type.shape, block_[tensor]) &&
-           (block_[tensor] != kWholeBlock || type.shape[kChannels] >= kLeastWhole);
+           (block_[tensor] != kWholeBlock || puts_channels_last_ ||
+            type.shape[kChannels] >= kLeastWhole);
   }
 
   // Whether blocks are to the op what channels are, so that it is the same op on tensors of other
@@ -142,7 +155,7 @@ class Blocking {
   bool GoesAlong(const Op& op) const {
     const auto can_block = [this](TensorId tensor) { return CanBlock(tensor); };
     if (!std::ranges::all_of(op.outputs, can_block)) return false;
-    if (MoverOf(op) != nullptr || KeepsChannels(op)) {
+    if (MoverOf(op) != nullptr || KeepsChannels(op) || SpreadsChannels(op)) {
       return std::ranges::all_of(op.inputs, can_block);
     }
     if (!DefOf(graph_, op).is_pointwise() || op.outputs.size() != 1) return false;
@@ -199,6 +212,13 @@ class Blocking {
     return std::ranges::find(axes, kChannels) == axes.end();
   }
 
+  // Whether it repeats elements of a channel in place of axes of size 1.
+  bool SpreadsChannels(const Op& op) const {
+    if (op.type != kSpreading) return false;
+    const Shape &of = graph_.type(op.inputs[0]).shape, &to = graph_.type(op.outputs[0]).shape;
+    return of.rank() == to.rank() && of.rank() > kChannels && of[kChannels] == to[kChannels];
+  }
+
   // The operands that may be blocked: all of them or none.
   std::vector<TensorId> Chained(const Op& op) const {
     std::vector<TensorId> tensors;
@@ -215,7 +235,7 @@ class Blocking {
         if (is_there && CanBlock(operands[i])) tensors.push_back(operands[i]);
       }
     };
-    if (const CpuLayout* layout = LayoutOf(op)) {
+    if (const ChannelLayout* layout = LayoutOf(op)) {
       add(op.inputs, layout->blocks.inputs);
       add(op.outputs, layout->blocks.outputs);
     }
@@ -260,7 +280,7 @@ class Blocking {
       Work& of_chain = work[ChainOf(operands[0])];
       if (ChannelsMovedBy(op) != Channels::kStay) of_chain.moves_channels = true;
       if (MoverOf(op) != nullptr) ++of_chain.movers;
-      const CpuLayout* layout = LayoutOf(op);
+      const ChannelLayout* layout = LayoutOf(op);
       if (layout == nullptr) continue;
       of_chain.may_be_whole &= layout->takes_whole_blocks && layout->weights != Weights::kOutput;
       if (!layout->prefers_blocks) continue;
@@ -324,7 +344,7 @@ class Blocking {
   void CountGains() {
     std::vector<bool> is_reordered(graph_.tensors().size(), false);
     for (const Op& op : graph_.ops()) {
-      const CpuLayout* layout = LayoutOf(op);
+      const ChannelLayout* layout = LayoutOf(op);
       const bool is_glad = layout != nullptr && layout->prefers_blocks;
       for (TensorId tensor : Chained(op)) {
         if (is_glad) ++gain_[ChainOf(tensor)];
@@ -351,7 +371,7 @@ class Blocking {
     if (!IsChosen(op.inputs[input])) return false;
     if (IsFixed(op)) return false;
     if (GoesAlong(op) || ChannelsMovedBy(op) == Channels::kLast) return true;
-    const CpuLayout* layout = LayoutOf(op);
+    const ChannelLayout* layout = LayoutOf(op);
     return layout != nullptr &&
            std::ranges::find(layout->blocks.inputs, input) != layout->blocks.inputs.end();
   }
@@ -372,7 +392,15 @@ class Blocking {
       rewritten.emplace_back(id, std::move(attrs));
       return;
     }
-    const CpuLayout* layout = LayoutOf(op);
+    if (SpreadsChannels(op) && !IsFixed(op)) {
+      if (!GoesAlong(op) || !IsChosen(op.outputs[0])) return;
+      const TensorId output = op.outputs[0];
+      Attrs attrs = op.attrs;
+      attrs.Set("shape", BlockedShape(graph_.type(output).shape, block_[output]).dims());
+      rewritten.emplace_back(id, std::move(attrs));
+      return;
+    }
+    const ChannelLayout* layout = LayoutOf(op);
     if (layout == nullptr || IsFixed(op)) return;
     std::vector<int64_t> inputs, outputs;
     for (int i : layout->blocks.inputs) {
@@ -387,7 +415,8 @@ class Blocking {
     attrs.Set(kBlockedInputs, std::move(inputs));
     attrs.Set(kBlockedOutputs, std::move(outputs));
     attrs.Set(kChannelBlock, block_[blocked]);
-    if (options_.winograd && HasWinogradWindows(op, layout->weights)) attrs.Set(kWinograd, true);
+    const bool may_transform = options_.winograd && !puts_channels_last_;
+    if (may_transform && HasWinogradWindows(op, layout->weights)) attrs.Set(kWinograd, true);
     rewritten.emplace_back(id, std::move(attrs));
   }
 
@@ -473,8 +502,9 @@ class Blocking {
   }
 
   LogicalGraph& graph_;
-  const CpuLayoutOptions& options_;
-  std::map<std::string, CpuLayout, std::less<>> table_;      // by op
+  const ChannelLayoutOptions& options_;
+  const bool puts_channels_last_;
+  std::map<std::string, ChannelLayout, std::less<>> table_;  // by op
   std::map<std::string, ChannelMover, std::less<>> movers_;  // by op
   std::set<std::string, std::less<>> reductions_;
   std::vector<int64_t> block_;   // per tensor: channels of its blocks, if it gets any
@@ -484,7 +514,7 @@ class Blocking {
 
 }  // namespace
 
-LogicalGraph LayOutForCpus(LogicalGraph graph, const CpuLayoutOptions& options) {
+LogicalGraph LayOutChannels(LogicalGraph graph, const ChannelLayoutOptions& options) {
   Blocking(graph, options).Run();
   return graph;
 }
