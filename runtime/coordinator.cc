@@ -228,6 +228,7 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     case ControlMessage::kRollAnswer:
     case ControlMessage::kDial:
     case ControlMessage::kLeft:
+      BoundNumbers(message);
       return OnGroupMessage(node, message);
     case ControlMessage::kStoreRequest:
       return OnStoreRequest(node, message.mutable_store_request());

@@ -38,5 +38,6 @@ void Bound(Message& message) {
 }  // namespace
 
 void BoundNumbers(control::NodeReport& report) { Bound(report); }
+void BoundNumbers(control::ControlMessage& message) { Bound(message); }
 
 }  // namespace braid

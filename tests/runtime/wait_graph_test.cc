@@ -325,6 +325,12 @@ TEST(BoundNumbersTest, CutsWhatNoReportSays) {
   EXPECT_EQ(report.threads(0).window(), kForever);
   EXPECT_EQ(report.threads(0).for_program(), -1);
   EXPECT_EQ(report.threads(0).waits(0).time(), kForever);
+  control::ControlMessage message;
+  message.mutable_roll_call()->set_waited(INT64_MAX);
+  message.mutable_roll_call()->add_raised(INT64_MIN);
+  BoundNumbers(message);
+  EXPECT_EQ(message.roll_call().waited(), kForever);
+  EXPECT_EQ(message.roll_call().raised(0), -kForever);
 }
 
 }  // namespace
