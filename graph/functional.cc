@@ -158,7 +158,8 @@ Tensor Reshape(Tensor x, Shape shape, SourceLocation where) {
   int open = -1;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (shape[axis] != -1) {
-      known *= shape[axis];
+      // No tensor has so many elements: then no size fits, as if there were none.
+      if (__builtin_mul_overflow(known, shape[axis], &known)) known = 0;
     } else if (open == -1) {
       open = axis;
     } else {

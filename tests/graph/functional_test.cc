@@ -109,6 +109,7 @@ TEST_F(FunctionalTest, ShapesAreCompleted) {
   EXPECT_EQ(Clip(x, -1, 1).shape(), x.shape());
   EXPECT_TRUE(graph_.status().ok()) << graph_.status();
   EXPECT_FALSE(Reshape(x, {5, -1}).valid());
+  EXPECT_FALSE(Reshape(x, {INT64_MAX, INT64_MAX, -1}).valid());
 }
 
 TEST_F(FunctionalTest, EqualWidensIntegersAndMeanCountsBools) {
