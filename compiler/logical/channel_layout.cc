@@ -113,10 +113,15 @@ class Blocking {
   // Where an op that permutes axes puts the channels: from the second place to the last, or back.
   enum class Channels : uint8_t { kStay, kLast, kSecond };
 
+  // All channels in one block cannot be split: not where the user wants weights split that have
+  // some.
   static bool WantsChannelsLast(const LogicalGraph& graph, const ChannelLayoutOptions& options) {
     return options.puts_channels_last != nullptr &&
            std::ranges::all_of(graph.ops(), [&](const Op& op) {
-             return options.puts_channels_last(*op.placement);
+             const bool has_split_channels = IsVariable(graph, op) && HasHint(op) &&
+                                             !op.hints[0]->all_broadcast() &&
+                                             graph.type(op.outputs[0]).shape.rank() > 2;
+             return options.puts_channels_last(*op.placement) && !has_split_channels;
            });
   }
   bool HasLayouts(const Placement& placement) const {

@@ -18,7 +18,8 @@ struct ChannelLayoutOptions {
   // multiply these in wide vectors only.
   bool may_fit_blocks = true;
   // Devices that want channels last, one block of all of them: cards, for convolutions of narrow
-  // types. A graph all of which is on such has no other blocks.
+  // types. A graph all of which is on such has no other blocks, and none if the user wants weights
+  // split that have channels.
   std::function<bool(const Placement&)> puts_channels_last = nullptr;
 };
 

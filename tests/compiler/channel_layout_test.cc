@@ -334,6 +334,11 @@ TEST(ChannelLayout, PutsChannelsLastForDevicesThatWantThat) {
     EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
   }
   EXPECT_EQ(blocked.find("winograd"), std::string::npos) << blocked;
+  // Nor if weights are to be split.
+  std::string split = text;
+  const std::string weights = "shape=[48, 48, 3, 3]} on=card[2]{0.0 0.1}";
+  split.replace(split.find(weights), weights.size(), weights + " hint=(S(0))");
+  EXPECT_EQ(LaidOut(split, options).find("channel_block"), std::string::npos);
   // Beside others, whose layouts differ, there are no such blocks.
   std::string mixed = text;
   mixed.replace(mixed.find("card[2]{0.0 0.1}"), 16, "cpu[1]{0.0}");
