@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "api/byte_count.h"
+#include "api/file_cache.h"
 #include "api/main.h"
 #include "api/network_flags.h"
 #include "api/report_flags.h"
@@ -42,10 +43,14 @@ ABSL_FLAG(std::string, cuda_module, "",
           "where the loader looks");
 ABSL_FLAG(
     std::string, cuda_libraries, "",
-    "Folders, separated by ':', where cuBLASLt, cuDNN and NCCL are looked for before the loader's "
-    "own places");
+    "Folders, separated by ':', where cuBLASLt, cuDNN, NCCL and NVRTC are looked for before the "
+    "loader's own places");
 ABSL_FLAG(bool, cuda_graphs, true,
           "Capture what a chain of kernels queues on a card, and launch it at once from then on");
+ABSL_FLAG(bool, cuda_fusion, true,
+          "Compile kernels that work element by element and follow one another into one, by NVRTC, "
+          "when a job is loaded; what was compiled is kept in $XDG_CACHE_HOME/braid, else in "
+          "~/.cache/braid");
 ABSL_FLAG(bool, nccl, true,
           "Let cards of several nodes do collectives with each other by NCCL, where all nodes have "
           "it; without it they go through the hosts");
@@ -238,6 +243,11 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   cuda->sums_by_winograd = absl::GetFlag(FLAGS_winograd);
   cuda->uses_graphs = absl::GetFlag(FLAGS_cuda_graphs);
   cuda->uses_nccl = absl::GetFlag(FLAGS_nccl);
+  cuda->fuses_kernels = absl::GetFlag(FLAGS_cuda_fusion);
+  const FileCache cache(CacheFolder(), "cuda");
+  cuda->cache = {
+      .read = [cache](const std::string& key) { return cache.Read(key); },
+      .keep = [cache](const std::string& key, const std::string& code) { cache.Keep(key, code); }};
   BRAID_RETURN_IF_ERROR(session.device_kinds.Register("cuda", cuda::CudaKind(cuda)));
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),

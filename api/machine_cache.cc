@@ -11,9 +11,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "api/file_cache.h"
 #include "api/measure_machine.h"
 #include "comm/cluster/build_fingerprint.h"
-#include "comm/cluster/launcher_environment.h"
 #include "glog/logging.h"
 
 namespace braid {
@@ -33,14 +33,6 @@ std::string ProcessorName() {
     name = line.substr(std::min(line.find(':') + 2, line.size()));
   }
   return absl::StrCat(name, ", ", processors, " processors");
-}
-
-std::string CacheFolder() {
-  if (const auto folder = EnvironmentVariable("XDG_CACHE_HOME"); folder.value_or("") != "") {
-    return *folder + "/braid";
-  }
-  const auto home = EnvironmentVariable("HOME");
-  return home.value_or("") == "" ? "" : *home + "/.cache/braid";
 }
 
 std::optional<Machine> ReadCache(const MachineCache& cache) {

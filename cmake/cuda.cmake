@@ -3,7 +3,8 @@
 # The same in a program and its module: the border between them.
 set(BRAID_CUDA_FINGERPRINT "${PROJECT_VERSION}")
 file(GLOB braid_cuda_border CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/module_table.h
-  ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_table.h ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h
+  ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_table.h ${PROJECT_SOURCE_DIR}/runtime/cuda/program_table.h
+  ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h
   ${PROJECT_SOURCE_DIR}/graph/dtype.h)
 foreach(header IN LISTS braid_cuda_border)
   file(SHA256 ${header} hash)
@@ -37,7 +38,7 @@ elseif(NOT BRAID_CUDA STREQUAL "OFF")
     set(BRAID_HAS_CUDA_MODULE ON)
     message(STATUS "CUDA: the module is built with ${CMAKE_CUDA_COMPILER} for ${BRAID_CUDA_ARCHITECTURES}")
     # Its headers only: what runs opens the library, or does without.
-    foreach(library IN ITEMS cuDNN NCCL)
+    foreach(library IN ITEMS cuDNN NCCL NVRTC)
       string(TOUPPER ${library} upper)
       string(TOLOWER ${library} lower)
       find_path(BRAID_${upper}_INCLUDE ${lower}.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
@@ -67,14 +68,18 @@ function(braid_cuda_module)
   if(BRAID_NCCL_INCLUDE)
     set(nccl_source cuda/nccl.cu)
   endif()
-  add_library(braid_cuda_module MODULE cuda/module.cu ${nccl_source} ${sources})
+  set(nvrtc_source cuda/no_nvrtc.cu)
+  if(BRAID_NVRTC_INCLUDE)
+    set(nvrtc_source cuda/nvrtc.cu)
+  endif()
+  add_library(braid_cuda_module MODULE cuda/module.cu ${nccl_source} ${nvrtc_source} ${sources})
   set_target_properties(braid_cuda_module PROPERTIES PREFIX "" OUTPUT_NAME braid_cuda
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static
     CUDA_ARCHITECTURES "${BRAID_CUDA_ARCHITECTURES}")
   target_include_directories(braid_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})
-  foreach(include IN ITEMS BRAID_CUDNN_INCLUDE BRAID_NCCL_INCLUDE)
+  foreach(include IN ITEMS BRAID_CUDNN_INCLUDE BRAID_NCCL_INCLUDE BRAID_NVRTC_INCLUDE)
     if(${include})
       target_include_directories(braid_cuda_module SYSTEM PRIVATE ${${include}})
     endif()

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
+#include "runtime/actions/fuse_calls.h"
 #include "runtime/actions/make_action.h"
 #include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
@@ -248,6 +249,10 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
   std::vector<Kernel*> kernels;
   for (const ComputeCall& call : calls) kernels.push_back(call.kernel.get());
   std::vector<CallTurns> turns = TurnsOf(compute, kernels);
+  CallFuser* const fuser = context.device.call_fuser();
+  if (fuser != nullptr && turns.empty() && !IsHostStream(task.stream)) {
+    FuseCalls(compute, *fuser, calls);
+  }
   auto action = std::make_unique<ComputeAction>(
       std::move(context.memory), ComputeWork{.calls = std::move(calls), .turns = std::move(turns)},
       ComputeAction::Options{

@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "runtime/cuda/module.h"
 #include "runtime/device/host_memory.h"
+#include "runtime/kernels/cuda/pointwise_fuser.h"
 
 namespace braid::cuda {
 namespace {
@@ -67,6 +68,11 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
     streams_.push_back(std::make_unique<CudaStream>(this, queue_, captures));
   }
   streams_[0]->Clear(noted_memory_.data(), sizeof(int32_t));
+  if (options.compiler != nullptr) {
+    programs_ = std::make_unique<CardPrograms>(
+        CardPrograms::Options{.module = &module_, .compiler = options.compiler, .card = card_});
+    fuser_ = std::make_unique<PointwiseFuser>(programs_.get());
+  }
   return absl::OkStatus();
 }
 
@@ -75,6 +81,8 @@ CudaDevice::~CudaDevice() {
   std::default_delete<Reactor>()(reactor_.get());
   static_cast<void>(reactor_.release());
   streams_.clear();
+  fuser_.reset();
+  programs_.reset();
   if (queue_.libraries != nullptr) module_.close_libraries(queue_.libraries);
   {
     MutexLock lock(mutex_);

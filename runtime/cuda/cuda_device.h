@@ -11,11 +11,13 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/cuda/card_programs.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/module_table.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/device/host_arena.h"
+#include "runtime/kernels/call_fuser.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid::cuda {
@@ -39,6 +41,7 @@ class CudaDevice final : public Device {
     std::shared_ptr<const KernelRegistry> kernels;
     std::string libraries;  // CudaOptions::libraries
     bool rounds_to_tf32 = false, sums_by_winograd = true, uses_graphs = true;  // CudaOptions'
+    std::shared_ptr<ProgramCompiler> compiler;  // null: kernels run one by one
   };
   // What goes wrong here, the first use of its memory says.
   CudaDevice(const DeviceRequest& request, const Options& options);
@@ -52,6 +55,7 @@ class CudaDevice final : public Device {
   Stream& stream(StreamKind kind) override;
   std::unique_ptr<StreamEvent> MakeEvent() override;
   void Drain(Notice drained) override;
+  CallFuser* call_fuser() override { return fuser_.get(); }
 
   // For its streams.
   const ModuleTable& module() const { return module_; }
@@ -98,7 +102,9 @@ class CudaDevice final : public Device {
   HostStream host_;
   // Compute, copy in, copy out, collective, together.
   std::vector<std::unique_ptr<CudaStream>> streams_;
-  std::vector<const CudaDevice*> unseen_;  // whose memory it cannot reach
+  std::vector<const CudaDevice*> unseen_;   // whose memory it cannot reach
+  std::unique_ptr<CardPrograms> programs_;  // null: it has no compiler
+  std::unique_ptr<CallFuser> fuser_;        // null: the same
 
   mutable Mutex mutex_;
   absl::Status failure_ BRAID_GUARDED_BY(mutex_);  // the first

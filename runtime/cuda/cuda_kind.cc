@@ -44,7 +44,8 @@ class Cards {
                                      .libraries = options_->libraries,
                                      .rounds_to_tf32 = options_->rounds_to_tf32,
                                      .sums_by_winograd = options_->sums_by_winograd,
-                                     .uses_graphs = options_->uses_graphs});
+                                     .uses_graphs = options_->uses_graphs,
+                                     .compiler = CompilerLocked(request)});
   }
 
   ReachBetweenNodes BetweenNodes(int devices) {
@@ -77,6 +78,21 @@ class Cards {
   }
 
  private:
+  std::shared_ptr<ProgramCompiler> CompilerLocked(const DeviceRequest& request)
+      BRAID_REQUIRES(mutex_) {
+    if (!options_->fuses_kernels || compiler_ != nullptr) return compiler_;
+    char why[1024] = {};
+    const void* const opened = module_->compiler.open(options_->libraries.c_str(), why, sizeof why);
+    if (opened != nullptr) {
+      compiler_ = std::make_shared<ProgramCompiler>(ProgramCompiler::Options{
+          .table = module_->compiler, .compiler = opened, .cache = options_->cache});
+    } else if (request.index == 0) {
+      LOG(WARNING) << "node " << request.node << ": " << why
+                   << "; kernels that could be one run one by one";
+    }
+    return compiler_;
+  }
+
   const ModuleTable& table() {
     MutexLock lock(mutex_);
     return *module_;
@@ -97,6 +113,7 @@ class Cards {
   const ModuleTable* module_ BRAID_GUARDED_BY(mutex_) = nullptr;
   std::shared_ptr<const KernelRegistry> kernels_ BRAID_GUARDED_BY(mutex_);
   void* nccl_ BRAID_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<ProgramCompiler> compiler_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -312,6 +312,34 @@ Error StreamState(int32_t card, void* stream) {
   return kNotReady;
 }
 
+Error LoadProgram(int32_t card, const void* code, void** program) {
+  Error error = UseCard(card);
+  if (error != kDone) return error;
+  cudaLibrary_t library = nullptr;
+  error = Code(cudaLibraryLoadData(&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  if (error != kDone) cudaGetLastError();
+  *program = library;
+  return error;
+}
+void UnloadProgram(int32_t card, void* program) {
+  if (UseCard(card) == kDone) cudaLibraryUnload(static_cast<cudaLibrary_t>(program));
+}
+Error FindKernel(void* program, const char* name, void** kernel) {
+  cudaKernel_t found = nullptr;
+  const Error error = Code(cudaLibraryGetKernel(&found, static_cast<cudaLibrary_t>(program), name));
+  if (error != kDone) cudaGetLastError();
+  *kernel = found;
+  return error;
+}
+Error LaunchKernel(const Queue& queue, void* kernel, uint32_t blocks, uint32_t threads,
+                   const void* operands) {
+  void* arguments[] = {const_cast<void*>(operands)};
+  const cudaError_t error =
+      cudaLaunchKernel(static_cast<const void*>(kernel), dim3(blocks), dim3(threads), arguments, 0,
+                       static_cast<cudaStream_t>(queue.stream));
+  return error == cudaSuccess ? kDone : Code(cudaGetLastError());
+}
+
 }  // namespace
 }  // namespace braid::cuda
 
@@ -355,6 +383,11 @@ BraidCudaModule() {
                                     .missing_libraries = MissingLibraries,
                                     .close_libraries = CloseLibraries,
                                     .kernels = MakeKernelTable(),
-                                    .nccl = MakeNcclTable()};
+                                    .nccl = MakeNcclTable(),
+                                    .compiler = MakeCompilerTable(),
+                                    .programs = {.load = LoadProgram,
+                                                 .unload = UnloadProgram,
+                                                 .find = FindKernel,
+                                                 .launch = LaunchKernel}};
   return &table;
 }

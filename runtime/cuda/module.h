@@ -1,6 +1,7 @@
 // Opens the module for CUDA, and says in plain words what a machine lacks for it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,13 @@
 
 namespace braid::cuda {
 
+// What was compiled in earlier runs, by what it depends on; `read` gives "" for what is not there.
+// Null: nothing is kept.
+struct CodeCache {
+  std::function<std::string(const std::string& key)> read = nullptr;
+  std::function<void(const std::string& key, const std::string& code)> keep = nullptr;
+};
+
 struct CudaOptions {
   std::string
       module;  // the module's file; "": beside the program, in ../lib, where the loader looks
@@ -19,6 +27,8 @@ struct CudaOptions {
   bool sums_by_winograd = true;  // Queue::sums_by_winograd
   bool uses_graphs = true;       // what a chain of kernels queues is captured and launched at once
   bool uses_nccl = true;         // for collectives of cards of several nodes
+  bool fuses_kernels = true;     // in a row, into one that is compiled when a job is loaded
+  CodeCache cache = {};          // where what was compiled is kept
   int card = -1;                 // that has all of a node's devices; -1: one card a device
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/cuda/nccl_table.h"
+#include "runtime/cuda/program_table.h"
 #include "runtime/kernels/cuda/kernel_table.h"
 
 namespace braid::cuda {
@@ -88,6 +89,8 @@ struct ModuleTable {
 
   KernelTable kernels;
   NcclTable nccl;
+  CompilerTable compiler;
+  ProgramTable programs;
 };
 
 }  // namespace braid::cuda

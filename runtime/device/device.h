@@ -20,6 +20,7 @@
 
 namespace braid {
 
+class CallFuser;
 class KernelRegistry;
 
 // Belongs to its node's control thread, but for Allocate and Drain, which any thread may call, and
@@ -53,6 +54,8 @@ class Device {
   virtual std::unique_ptr<StreamEvent> MakeEvent() = 0;
   // `drained` comes when all that was queued so far is done, in all its streams.
   virtual void Drain(Notice drained) = 0;
+  // Makes fewer calls of a task's; null: they stay as they are.
+  virtual CallFuser* call_fuser() { return nullptr; }
 
  private:
   const std::string kind_;

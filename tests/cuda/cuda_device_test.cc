@@ -1,7 +1,5 @@
 // Cards as devices of sessions: the numbers of CPUs. Without BRAID_TEST_DEVICE they are those of
 // module_on_host.cc, whose kernels run on the host, later than they are queued.
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -18,16 +16,13 @@
 #include "gtest/gtest.h"
 #include "runtime/cuda/cuda_kind.h"
 #include "tests/api/training_case.h"
+#include "tests/cuda/module_on_host.h"
 
 namespace braid {
 namespace {
 
 using examples::Parallel;
 using testing::HasSubstr;
-
-std::string ModuleOnHost() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid_cuda_on_host.so";
-}
 
 // `card` has all devices of a node; -1: each has a card.
 DeviceKinds KindsWithCuda(bool uses_graphs = true, int card = 0) {
@@ -281,15 +276,9 @@ TEST(CudaDeviceTest, NarrowImagesHaveChannelsLast) {
   EXPECT_EQ(found, 3 + 2 + 3 + 3 + 1);
 }
 
-// Of the module on the host, so far; 0 with a real one.
-int64_t Counted(const char* function) {
-  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) return 0;
-  void* const module = dlopen(ModuleOnHost().c_str(), RTLD_NOW | RTLD_LOCAL);
-  CHECK(module != nullptr) << dlerror();
-  return reinterpret_cast<int64_t (*)()>(dlsym(module, function))();
-}
-int64_t GraphLaunches() { return Counted("BraidFakeGraphLaunches"); }
-int64_t NcclCollectives() { return Counted("BraidFakeNcclCollectives"); }
+// So far; 0 with a real module.
+int64_t GraphLaunches() { return CountedOnHost("BraidFakeGraphLaunches"); }
+int64_t NcclCollectives() { return CountedOnHost("BraidFakeNcclCollectives"); }
 
 // Where all nodes have NCCL, what their cards reduce and gather together goes by it, with the
 // numbers of CPUs.

@@ -29,6 +29,7 @@
 
 #include "runtime/cuda/module_table.h"
 #include "tests/cuda/engine_on_host.h"
+#include "tests/cuda/programs_on_host.h"
 #include "tests/support/cuda_on_host.h"
 
 namespace braid::cuda {
@@ -280,6 +281,8 @@ ModuleTable MakeTable() {
   table.close_libraries = [](void*) {};
   table.kernels = MakeKernelTable();
   table.nccl = MakeNcclTable();
+  table.compiler = MakeCompilerTable();
+  table.programs = MakeProgramTable();
   return table;
 }
 

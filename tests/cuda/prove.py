@@ -205,8 +205,9 @@ def bench(proof):
     wanted = os.environ.get("BRAID_PROVE_MODEL", "")
     for model, batch, options, precision in cases:
         # In the first turn also: two devices of one card share the batch; without graphs the host
-        # launches each kernel.
+        # launches each kernel; without fusion pointwise kernels run one by one.
         ours = {"braid": ["--devices=cuda:1"], "no_graphs": ["--devices=cuda:1", "--cuda_graphs=false"],
+                "no_fusion": ["--devices=cuda:1", "--cuda_fusion=false"],
                 "two_devices": ["--devices=cuda:2@0"]}
         rates_of = {way: [] for way in ours}
         theirs, fails = {"eager": [], "compile": []}, []

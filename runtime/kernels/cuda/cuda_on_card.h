@@ -5,17 +5,8 @@
 
 #include <cuda_runtime.h>
 
-#include "runtime/kernels/cuda/launch.h"
-
-#define BRAID_INLINE __device__ static __forceinline__
-// Before a loop over arrays that are to stay in registers.
-#define BRAID_UNROLL _Pragma("unroll")
-#define BRAID_UNROLL_BY_4 _Pragma("unroll 4")
-
 #include "runtime/kernels/cuda/instructions_on_card.h"
-
-// functions/math.h's of a float.
-#define BRAID_EXP braid::cuda::Exp
+#include "runtime/kernels/cuda/launch.h"
 
 namespace braid::cuda {
 

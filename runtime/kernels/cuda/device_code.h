@@ -8,81 +8,10 @@
 #include <type_traits>
 
 #include "graph/dtype.h"
-#include "runtime/base/half.h"
 #include "runtime/kernels/cuda/launch.h"
-
-#define BRAID_ISA cuda
-#include "runtime/kernels/functions/element_ops.h"
-#include "runtime/kernels/functions/math.h"
+#include "runtime/kernels/cuda/stored_elements.h"
 
 namespace braid::cuda {
-
-namespace fn = braid::simd::cuda;  // the functions that CPUs use, too
-
-inline constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
-
-// Blocks for `n` threads' work, in blocks of `threads`: enough to fill the card, then they loop.
-inline unsigned BlocksFor(const Queue& queue, int64_t n, int threads = kThreads) {
-  const int64_t most = int64_t{16} * queue.multiprocessors;
-  const int64_t blocks = (n + threads - 1) / threads;
-  return static_cast<unsigned>(blocks < 1 ? 1 : (blocks < most ? blocks : most));
-}
-
-// What a thread computes with: 16-bit numbers are widened.
-template <class T>
-struct Computed {
-  using type = T;
-};
-template <>
-struct Computed<BFloat16> {
-  using type = float;
-};
-template <>
-struct Computed<Float16> {
-  using type = float;
-};
-template <class T>
-using Compute = typename Computed<T>::type;
-
-template <class T>
-inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-
-template <class T>
-__device__ __forceinline__ Compute<T> Load(const T* from) {
-  if constexpr (kIsHalf<T>) {
-    return Widened(*from);
-  } else {
-    return *from;
-  }
-}
-template <class T>
-__device__ __forceinline__ void Store(T* to, Compute<T> value) {
-  if constexpr (kIsHalf<T>) {
-    *to = Rounded<T>(value);
-  } else {
-    *to = value;
-  }
-}
-// The same of n neighbours, which are aligned to all of their bytes up to 16.
-template <class T, int n>
-__device__ __forceinline__ void StoreAll(T* to, const Compute<T> (&values)[n]) {
-  constexpr size_t kBytes = sizeof(T) * n;
-  if constexpr (kIsHalf<T> && n % 2 == 0) {
-    struct alignas(kBytes < 16 ? kBytes : 16) Pairs {
-      uint32_t values[n / 2];
-    } pairs;
-    for (int j = 0; j < n; j += 2) {
-      pairs.values[j / 2] = RoundedPair<T>(values[j], values[j + 1]);
-    }
-    *reinterpret_cast<Pairs*>(to) = pairs;
-  } else {
-    struct alignas(kBytes < 16 ? kBytes : 16) All {
-      T values[n];
-    } all;
-    for (int j = 0; j < n; ++j) Store(&all.values[j], values[j]);
-    *reinterpret_cast<All*>(to) = all;
-  }
-}
 
 // 16 bytes at a time.
 template <class T>
@@ -93,14 +22,6 @@ struct alignas(16) Pack {
 // Whether a launch may read and write it so.
 inline bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
-}
-
-// Of a one-dimensional grid that loops: for (i = FirstIndex(); i < n; i += IndexStep()).
-__device__ __forceinline__ int64_t FirstIndex() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ __forceinline__ int64_t IndexStep() {
-  return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
 // Where element i of a walk lies in operand k.

@@ -13,52 +13,8 @@ inline constexpr int kGroup = sizeof(C) == 8 ? 2 : 4;
 template <class C>
 inline constexpr int kWideGroup = sizeof(C) == 4 && fn::kIsFloat<C> ? 8 : kGroup<C>;
 
-// What a group of them is read as, in one piece.
-template <class Stored, int n>
-struct alignas(sizeof(Stored) * n < 16 ? sizeof(Stored) * n : 16) StoredGroup {
-  Stored values[n];
-};
-
-template <class Stored, int n, class C, int all>
-__device__ __forceinline__ void LoadFirst(const Stored* from, C (&values)[all]) {
-  const auto group = *reinterpret_cast<const StoredGroup<Stored, n>*>(from);
-  for (int j = 0; j < n; ++j) values[j] = static_cast<C>(Load(&group.values[j]));
-}
-template <class Stored, int n, class C, int all>
-__device__ __forceinline__ void StoreFirst(Stored* to, const C (&values)[all]) {
-  Compute<Stored> group[n];
-  for (int j = 0; j < n; ++j) group[j] = static_cast<Compute<Stored>>(values[j]);
-  StoreAll(to, group);
-}
-
-// The first `count` of the elements from `at` on. A whole group of them is aligned to its size, a
-// half one to its own.
-template <class Stored, class C, int n>
-__device__ __forceinline__ void LoadStored(const void* data, int64_t at, int count,
-                                           C (&values)[n]) {
-  const Stored* from = static_cast<const Stored*>(data) + at;
-  if (count == n) return LoadFirst<Stored, n>(from, values);
-  if constexpr (n > 2) {
-    if (count == n / 2) return LoadFirst<Stored, n / 2>(from, values);
-  }
-  for (int j = 0; j < n; ++j) {
-    if (j < count) values[j] = static_cast<C>(Load(from + j));
-  }
-}
-template <class Stored, class C, int n>
-__device__ __forceinline__ void StoreStored(void* data, int64_t at, int count,
-                                            const C (&values)[n]) {
-  Stored* to = static_cast<Stored*>(data) + at;
-  if (count == n) return StoreFirst<Stored, n>(to, values);
-  if constexpr (n > 2) {
-    if (count == n / 2) return StoreFirst<Stored, n / 2>(to, values);
-  }
-  for (int j = 0; j < n; ++j) {
-    if (j < count) Store(to + j, static_cast<Compute<Stored>>(values[j]));
-  }
-}
-
-// As above, of elements that are computed with as C: a float may be stored as bf16 or f16.
+// LoadStored and StoreStored of elements that are computed with as C: a float may be stored as bf16
+// or f16.
 template <class C, int n>
 __device__ __forceinline__ void LoadGroup(DType type, const void* data, int64_t at, int count,
                                           C (&values)[n]) {

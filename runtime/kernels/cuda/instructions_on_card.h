@@ -8,6 +8,13 @@
 #include "runtime/base/half.h"
 #include "runtime/kernels/cuda/constants.h"
 
+#define BRAID_INLINE __device__ static __forceinline__
+// Before a loop over arrays that are to stay in registers.
+#define BRAID_UNROLL _Pragma("unroll")
+#define BRAID_UNROLL_BY_4 _Pragma("unroll 4")
+// functions/math.h's of a float.
+#define BRAID_EXP braid::cuda::Exp
+
 namespace braid::cuda {
 
 // c += a b of 16-bit numbers, over the threads of a warp: a has 16 rows of 16, b 16 of 8. Thread

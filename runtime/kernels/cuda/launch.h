@@ -41,6 +41,15 @@ inline constexpr Error kNoSuchType = -1;  // a dtype that the family has no kern
 inline constexpr Error kLibraryFailed = -2;
 inline constexpr Error kNotReady = -100;  // what is asked for is not done yet
 
+inline constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+
+// Blocks for `n` threads' work, in blocks of `threads`: enough to fill the card, then they loop.
+inline unsigned BlocksFor(const Queue& queue, int64_t n, int threads = kThreads) {
+  const int64_t most = int64_t{16} * queue.multiprocessors;
+  const int64_t blocks = (n + threads - 1) / threads;
+  return static_cast<unsigned>(blocks < 1 ? 1 : (blocks < most ? blocks : most));
+}
+
 inline constexpr int kMaxRank = 8;
 inline constexpr int kMaxOperands = 4;
 

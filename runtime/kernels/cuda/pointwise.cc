@@ -8,6 +8,8 @@
 #include "runtime/kernels/cast_encoding.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
+#include "runtime/kernels/cuda/piece_text.h"
+#include "runtime/kernels/cuda/pointwise_piece.h"
 #include "runtime/kernels/pointwise_operators.h"
 
 namespace braid::cuda {
@@ -75,21 +77,27 @@ absl::StatusOr<PointwiseLaunch> LaunchOf(const KernelSpec& spec, int op) {
   return launch;
 }
 
+// `text`: PointwisePiece::function.
 std::unique_ptr<Kernel> MakePointwise(PointwiseFn function, const PointwiseLaunch& launch,
-                                      size_t inputs) {
-  return MakeKernel([=](const Queue& queue, const KernelRun& run) {
-    PointwiseLaunch now = launch;
-    now.output = run.outputs[0];
-    for (size_t i = 0; i < inputs; ++i) now.inputs[i] = run.inputs[i];
-    return function(queue, now);
-  });
+                                      const KernelSpec& spec, std::string text) {
+  PointwisePiece piece = {.function = std::move(text), .walk = launch.walk};
+  bool is_computed = true;
+  for (const OperandSpec& input : spec.inputs) {
+    piece.inputs.push_back(input.dtype);
+    piece.takes.push_back(FusedType(input.dtype));
+    is_computed = is_computed && piece.takes.back() != DType::kBool;
+  }
+  piece.output = spec.outputs[0].dtype;
+  piece.makes = FusedType(piece.output);
+  if (!is_computed || piece.makes == DType::kBool) piece.function.clear();
+  return std::make_unique<PointwiseKernel>(function, launch, std::move(piece));
 }
 
-KernelOr MakeOf(PointwiseFn function, const KernelSpec& spec, int op,
+KernelOr MakeOf(PointwiseFn function, const KernelSpec& spec, int op, std::string text,
                 const simd::ActivationParameters& parameters = {}) {
   BRAID_ASSIGN_OR_RETURN(PointwiseLaunch launch, LaunchOf(spec, op));
   launch.parameters = parameters;
-  return MakePointwise(function, launch, spec.inputs.size());
+  return MakePointwise(function, launch, spec, std::move(text));
 }
 
 // Whether all operands are computed with as one type.
@@ -108,7 +116,8 @@ KernelOr MakeUnary(const PointwiseTable& table, const KernelSpec& spec, UnaryOp 
   if (!HasOneType(spec) || !Accepts(kUnaryTakes[index], ComputeType(spec.inputs[0].dtype))) {
     return UnsupportedTypes(spec);
   }
-  return MakeOf(table.unary, spec, index, {.a = parameter});
+  return MakeOf(table.unary, spec, index,
+                UnaryText(op, ComputeType(spec.inputs[0].dtype), parameter), {.a = parameter});
 }
 
 KernelOr MakeBinary(const PointwiseTable& table, const KernelSpec& spec, BinaryOp op) {
@@ -117,7 +126,7 @@ KernelOr MakeBinary(const PointwiseTable& table, const KernelSpec& spec, BinaryO
   const bool is_supported =
       dtype == DType::kU8 ? takes != Takes::kFloats : Accepts(takes, ComputeType(dtype));
   if (!HasOneType(spec) || dtype == DType::kBool || !is_supported) return UnsupportedTypes(spec);
-  return MakeOf(table.binary, spec, static_cast<int>(op));
+  return MakeOf(table.binary, spec, static_cast<int>(op), BinaryText(op));
 }
 
 KernelOr MakeCompare(const PointwiseTable& table, const KernelSpec& spec, simd::CompareOp op) {
@@ -127,14 +136,14 @@ KernelOr MakeCompare(const PointwiseTable& table, const KernelSpec& spec, simd::
   if (!are_alike || !is_compared || spec.outputs[0].dtype != DType::kBool) {
     return UnsupportedTypes(spec);
   }
-  return MakeOf(table.compare, spec, static_cast<int>(op));
+  return MakeOf(table.compare, spec, static_cast<int>(op), CompareText(op));
 }
 
 KernelOr MakeLogic(const PointwiseTable& table, const KernelSpec& spec, LogicOp op) {
   for (const OperandSpec& input : spec.inputs) {
     if (input.dtype != DType::kBool) return UnsupportedTypes(spec);
   }
-  return MakeOf(table.logic, spec, static_cast<int>(op));
+  return MakeOf(table.logic, spec, static_cast<int>(op), LogicText(op));
 }
 
 KernelOr MakeWhere(const PointwiseTable& table, const KernelSpec& spec) {
@@ -145,7 +154,7 @@ KernelOr MakeWhere(const PointwiseTable& table, const KernelSpec& spec) {
   }
   BRAID_ASSIGN_OR_RETURN(PointwiseLaunch launch, LaunchOf(spec, 0));
   launch.compute = BitsType(dtype);
-  return MakePointwise(table.where, launch, spec.inputs.size());
+  return MakePointwise(table.where, launch, spec, "$0 != 0 ? $1 : $2");
 }
 
 std::unique_ptr<Kernel> MakeCopy(const PointwiseTable& table, const KernelSpec& spec) {
@@ -160,7 +169,8 @@ KernelOr MakeCast(const PointwiseTable& table, const KernelSpec& spec) {
   if (spec.inputs[0].dtype == spec.outputs[0].dtype) return MakeCopy(table, spec);
   BRAID_ASSIGN_OR_RETURN(PointwiseLaunch launch, LaunchOf(spec, 0));
   launch.encoding = EncodingOf(spec.attrs);
-  return MakePointwise(table.cast, launch, spec.inputs.size());
+  return MakePointwise(table.cast, launch, spec,
+                       CastText(spec.inputs[0].dtype, spec.outputs[0].dtype));
 }
 
 // The output, which lasts from act to act, and the input are added in all acts but the first.
@@ -192,7 +202,7 @@ KernelOr MakeIntegerClip(const PointwiseTable& table, const KernelSpec& spec) {
   BRAID_ASSIGN_OR_RETURN(PointwiseLaunch launch, LaunchOf(spec, 0));
   launch.low = NearestTo<T>(std::ceil(spec.attrs.Double("low")));
   launch.high = NearestTo<T>(std::floor(spec.attrs.Double("high")));
-  return MakePointwise(table.integer_clip, launch, spec.inputs.size());
+  return MakePointwise(table.integer_clip, launch, spec, "");
 }
 
 KernelOr MakeActivation(const PointwiseTable& table, const KernelSpec& spec,
@@ -211,15 +221,19 @@ KernelOr MakeActivation(const PointwiseTable& table, const KernelSpec& spec,
     }
   }
   if (!IsFloating(spec.inputs[0].dtype)) return UnsupportedTypes(spec);
+  const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   return MakeOf(table.activation, spec, static_cast<int>(activation.op),
-                ParametersOf(activation, spec.attrs));
+                ActivationText(activation.op, ComputeType(spec.inputs[0].dtype), parameters),
+                parameters);
 }
 
 KernelOr MakeActivationGrad(const PointwiseTable& table, const KernelSpec& spec,
                             const NamedActivation& activation) {
   if (!HasOneType(spec) || !IsFloating(spec.inputs[0].dtype)) return UnsupportedTypes(spec);
+  const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   return MakeOf(table.activation_grad, spec, static_cast<int>(activation.op),
-                ParametersOf(activation, spec.attrs));
+                ActivationGradText(activation.op, ComputeType(spec.inputs[0].dtype), parameters),
+                parameters);
 }
 
 KernelOr MakeTest(const PointwiseTable& table, const KernelSpec& spec, TestOp op) {
@@ -232,7 +246,8 @@ KernelOr MakeTest(const PointwiseTable& table, const KernelSpec& spec, TestOp op
     infinities = {.a = Flag(spec.attrs, "positive") ? kInfinity : kNan,
                   .b = Flag(spec.attrs, "negative") ? -kInfinity : kNan};
   }
-  return MakeOf(table.test, spec, static_cast<int>(op), infinities);
+  return MakeOf(table.test, spec, static_cast<int>(op),
+                TestText(op, ComputeType(spec.inputs[0].dtype), infinities), infinities);
 }
 
 absl::Status RegisterFunctions(const PointwiseTable& table, KernelRegistry& registry) {

@@ -172,43 +172,6 @@ Error LaunchWhere(const Queue& queue, const PointwiseLaunch& launch) {
   }
 }
 
-// The nearest To; of a NaN 0.
-template <class To>
-__device__ __forceinline__ To Saturated(double from) {
-  constexpr bool is_unsigned = !fn::kIsSigned<To>;
-  constexpr To kMax = is_unsigned ? static_cast<To>(~To{0})
-                                  : static_cast<To>((uint64_t{1} << (8 * sizeof(To) - 1)) - 1);
-  constexpr To kMin = is_unsigned ? To{0} : static_cast<To>(-kMax - 1);
-  if (from != from) return 0;
-  if (from <= static_cast<double>(kMin)) return kMin;
-  if (from >= static_cast<double>(kMax)) return kMax;
-  return static_cast<To>(from);
-}
-template <class To>
-__device__ __forceinline__ To Converted(double from) {
-  if constexpr (fn::kIsFloat<To>) {
-    return static_cast<To>(from);
-  } else {
-    return Saturated<To>(from);
-  }
-}
-template <class To>
-__device__ __forceinline__ To Converted(float from) {
-  if constexpr (fn::kIsFloat<To>) {
-    return static_cast<To>(from);
-  } else {
-    return Saturated<To>(from);
-  }
-}
-template <class To>
-__device__ __forceinline__ To Converted(int64_t from) {
-  return static_cast<To>(from);
-}
-template <class To>
-__device__ __forceinline__ To Converted(uint64_t from) {
-  return static_cast<To>(from);
-}
-
 template <class Stored, class C, int n>
 __device__ __forceinline__ void StoreConverted(void* data, int64_t at, int count,
                                                const C (&values)[n]) {
