@@ -134,7 +134,8 @@ Outcome RunTwoNodes(const std::string& environment, const std::string& other) {
 
 TEST(CudaErrors, NodesWithTwoVersionsOfNccl) {
   ExpectError(
-      RunTwoNodes("BRAID_FAKE_NCCL=22809", "BRAID_FAKE_NCCL=22703"),
+      RunTwoNodes("BRAID_FAKE_NVRTC=1 BRAID_FAKE_NCCL=22809",
+                  "BRAID_FAKE_NVRTC=1 BRAID_FAKE_NCCL=22703"),
       AllOf(HasSubstr("node 0 has NCCL 2.28.9 and node 1 NCCL 2.27.3"), HasSubstr("--nccl=false")));
 }
 
@@ -147,6 +148,11 @@ TEST(CudaErrors, ANodeWithoutNcclTrains) {
 TEST(CudaErrors, TrainsOnTwoPartsOfACard) {
   const Outcome outcome = RunMnist("", "--devices=cuda:2@0" + OnHost());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  // What it has no compiler for runs kernel by kernel, which is said once.
+  const size_t said =
+      outcome.text.find("libnvrtc.so.13 was looked for; kernels that could be one run one by one");
+  EXPECT_NE(said, std::string::npos) << outcome.text;
+  EXPECT_EQ(outcome.text.find("libnvrtc", said + 1), std::string::npos) << outcome.text;
 }
 
 }  // namespace
