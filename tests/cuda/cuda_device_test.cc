@@ -223,15 +223,16 @@ TEST(CudaDeviceTest, ImagesTrainAsOnCpus) {
   };
   for (const std::vector<int>& devices : {std::vector<int>{1}, {2}, {2, 1}}) {
     for (const int micro_batches : {1, 2}) {
-      for (const auto& [dtype, products, tolerance] :
+      for (const Precision& precision :
            {Precision{DType::kF64, DType::kF32, 1e-9}, Precision{DType::kF32, DType::kBF16, 0.05},
             Precision{DType::kF32, DType::kF16, 0.01}}) {
+        const DType dtype = precision.dtype, products = precision.products;
+        const double tolerance = precision.tolerance;
         SCOPED_TRACE(testing::Message() << devices.size() << " nodes, " << ToString(dtype)
                                         << " and " << ToString(products) << ", " << micro_batches);
         TrainingOptions options{.layout = {.name = "images", .devices = devices}, .steps = 6};
         const auto train = [&] {
-          return RunTraining(
-              options, [&, type = dtype](Job& job) { TrainOnImages(job, type, micro_batches); });
+          return RunTraining(options, [&](Job& job) { TrainOnImages(job, dtype, micro_batches); });
         };
         const auto reference = train();
         ASSERT_TRUE(reference.ok()) << reference.status().message();

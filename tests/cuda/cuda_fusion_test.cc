@@ -58,7 +58,8 @@ class Chains {
     // So that none is without a reader.
     for (size_t i = 1; i < values.size(); ++i) all = all + Cast(values[i], all.dtype());
     fetches.push_back("y" + name);
-    job_.Fetch(fetches.back(), ReduceSum(Cast(all, DType::kF32), {.axes = {{-1}}}));
+    job_.Fetch(fetches.back(),
+               ReduceSum(Cast(all, DType::kF32), {.axes = std::vector<int64_t>{-1}}));
     if (Draw(2) == 0) return;
     fetches.push_back("z" + name);
     job_.Fetch(fetches.back(), Cast(all, DType::kF64));
