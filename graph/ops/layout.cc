@@ -44,13 +44,16 @@ OpDef ReshapeOp() {
       .Infer([](const OpContext& ctx) -> Types {
         BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const Ints& dims = ctx.attrs.Ints("shape");
-        const bool negative =
-            std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; });
-        const Shape shape(dims);
-        if (negative || shape.num_elements() != ctx.inputs[0].shape.num_elements()) {
+        // Dims as they are given: their product may be more than a number holds.
+        int64_t elements = std::ranges::count(dims, 0) > 0 ? 0 : 1;
+        bool fits = true;
+        for (const int64_t dim : dims) {
+          fits = fits && dim >= 0 && !__builtin_mul_overflow(elements, dim, &elements);
+        }
+        if (!fits || elements != ctx.inputs[0].shape.num_elements()) {
           return Disagree(ctx, "shape", dims, "the numbers of elements differ");
         }
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(dims)}};
       })
       .Rule(
           [](const OpContext& ctx) { return MatchAxes(ctx.inputs[0].shape, ctx.outputs[0].shape); })
