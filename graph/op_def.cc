@@ -32,6 +32,17 @@ absl::Status CheckTaken(const OpContext& context, const std::string& takes) {
   return absl::OkStatus();
 }
 
+// Whether it takes the sample with the inputs narrow that it says it keeps so, the others as they
+// are.
+absl::Status CheckKeepsNarrow(const OpDef& def, const OpSample& sample) {
+  std::vector<TensorType> inputs = sample.inputs;
+  for (const int input : def.keeps_narrow()) {
+    const bool is_there = input >= 0 && input < static_cast<int>(inputs.size());
+    if (is_there && inputs[input].dtype == DType::kF32) inputs[input].dtype = DType::kBF16;
+  }
+  return def.InferTypes({.attrs = sample.attrs, .inputs = inputs, .outputs = {}}).status();
+}
+
 absl::Status CheckFloatsAlike(const OpContext& context) {
   const TensorType* floating = nullptr;
   for (const TensorType& type : context.inputs) {
@@ -198,6 +209,10 @@ absl::Status OpDef::Validate() const {
         InferTypes({.attrs = samples_[i].attrs, .inputs = samples_[i].inputs, .outputs = {}});
     if (!outputs.ok()) {
       return error(absl::StrCat("sample ", i, ": ", std::string(outputs.status().message())));
+    }
+    if (const absl::Status kept = CheckKeepsNarrow(*this, samples_[i]); !kept.ok()) {
+      return error(absl::StrCat(
+          "sample ", i, " with narrow inputs, as KeepsNarrow says: ", std::string(kept.message())));
     }
   }
   return absl::OkStatus();

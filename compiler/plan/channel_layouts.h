@@ -26,7 +26,7 @@ struct ChannelLayout {
   bool prefers_blocks = false;
   // The CPU has a kernel for one block of all channels that copies nothing.
   bool takes_whole_blocks = true;
-  bool is_on_cards = true;  // they have a kernel for blocks, of floating types
+  bool is_on_cards = true;  // cards have a kernel for one block of all channels
   Weights weights = Weights::kNone;
   std::vector<OpSample> samples = {};  // of plain operands; they are tried in blocks
 };

@@ -82,8 +82,8 @@ Error Compile(const void* compiler, int32_t major, int32_t minor, const ProgramS
   }
   char architecture[40];
   std::snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d%d", major, minor);
-  const char* const options[] = {architecture, "--std=c++20",
-                                 "--device-as-default-execution-space"};
+  const char* const options[] = {architecture, "--std=c++20", "--device-as-default-execution-space",
+                                 "--pre-include=runtime/kernels/cuda/nvrtc_words.h"};
   result = nvrtc.compile(program, sizeof options / sizeof options[0], options);
   auto* const bytes = new std::string;
   size_t size = 0;

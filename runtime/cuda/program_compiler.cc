@@ -10,13 +10,15 @@
 namespace braid::cuda {
 
 std::string ProgramCompiler::Code(int major, int minor, const std::string& source) {
+  MutexLock lock(mutex_);
+  const auto [it, is_new] = codes_.try_emplace({major, minor, source});
+  std::string& code = it->second;
+  if (!is_new) return code;
+  // Of another run all may differ.
   std::string key =
       absl::StrFormat("%d %d.%d\n", options_.table.version(options_.compiler), major, minor);
   for (const ProgramHeader& header : ProgramHeaders()) absl::StrAppend(&key, header.text);
   key += source;
-  MutexLock lock(mutex_);
-  if (const auto found = codes_.find(key); found != codes_.end()) return found->second;
-  std::string& code = codes_[key];
   if (options_.cache.read) code = options_.cache.read(key);
   if (!code.empty()) return code;
   code = Compile(major, minor, source);

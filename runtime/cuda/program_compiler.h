@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "runtime/base/mutex.h"
@@ -30,7 +31,8 @@ class ProgramCompiler {
 
   const Options options_;
   Mutex mutex_;
-  std::map<std::string, std::string> codes_ BRAID_GUARDED_BY(mutex_);  // by what they depend on
+  // By capability and text; "": it does not compile.
+  std::map<std::tuple<int, int, std::string>, std::string> codes_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid::cuda

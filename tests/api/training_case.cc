@@ -58,6 +58,26 @@ examples::GptOptions SmallGpt(Parallel parallel, DType dtype, const std::string&
   return options;
 }
 
+void TrainSmallImages(Job& job, DType dtype, int micro_batches) {
+  auto [image, label] = job.Read(DrawnDigits({.count = 96}),
+                                 {.batch = 12, .shuffle = true, .name = "train", .dtype = dtype});
+  const auto conv = [](Tensor of, int64_t features, const char* name, int64_t stride) {
+    return ConvLayer(
+        of, features,
+        {.name = name, .kernel = {3}, .strides = {stride}, .padding = {1}, .bias = false});
+  };
+  Tensor x = conv(Reshape(image, {12, 1, 28, 28}), 8, "first", 2);
+  x = Relu(BatchNormLayer(x, {.name = "first_norm"}));
+  x = MaxPool(x, {.kernel = {3}, .strides = {2}, .padding = {1}});
+  Tensor y = Relu(BatchNormLayer(conv(x, 8, "second", 1), {.name = "second_norm"}));
+  y = BatchNormLayer(conv(y, 8, "third", 1), {.name = "third_norm"});
+  x = Relu(x + y);
+  x = Linear(Flatten(GlobalAvgPool(x)), 10, {.name = "out"});
+  const Tensor loss = Mean(SoftmaxCrossEntropy(x, label));
+  job.Minimize(loss, Sgd{.lr = 0.05, .momentum = 0.9}, {.micro_batches = micro_batches});
+  job.Fetch("loss", loss);
+}
+
 std::unique_ptr<Session> StartOrDie(SessionOptions options) {
   options.progress = Progress::kOff;
   auto session = Session::Start(std::move(options));

@@ -30,6 +30,8 @@ std::vector<LayoutCase> LayoutCases();
 examples::MnistOptions SmallMnist(examples::Parallel parallel, DType dtype);
 examples::GptOptions SmallGpt(examples::Parallel parallel, DType dtype,
                               const std::string& text_file);
+// A residual block on drawn digits: convolutions, batch norms, pooling.
+void TrainSmallImages(Job& job, DType dtype, int micro_batches);
 // A session without a progress bar; a failure to start is the test's, which then ends.
 std::unique_ptr<Session> StartOrDie(SessionOptions options);
 // A folder of this process's own, removed at its end.

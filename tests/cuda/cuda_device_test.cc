@@ -194,28 +194,8 @@ TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {
   }
 }
 
-// Images: in f32 and f64 their channels stay second, in narrow types they are last, and norms and
-// pooling hand on what is narrow.
-void TrainOnImages(Job& job, DType dtype, int micro_batches) {
-  auto [image, label] = job.Read(DrawnDigits({.count = 96}),
-                                 {.batch = 12, .shuffle = true, .name = "train", .dtype = dtype});
-  const auto conv = [](Tensor of, int64_t features, const char* name, int64_t stride) {
-    return ConvLayer(
-        of, features,
-        {.name = name, .kernel = {3}, .strides = {stride}, .padding = {1}, .bias = false});
-  };
-  Tensor x = conv(Reshape(image, {12, 1, 28, 28}), 8, "first", 2);
-  x = Relu(BatchNormLayer(x, {.name = "first_norm"}));
-  x = MaxPool(x, {.kernel = {3}, .strides = {2}, .padding = {1}});
-  Tensor y = Relu(BatchNormLayer(conv(x, 8, "second", 1), {.name = "second_norm"}));
-  y = BatchNormLayer(conv(y, 8, "third", 1), {.name = "third_norm"});
-  x = Relu(x + y);
-  x = Linear(Flatten(GlobalAvgPool(x)), 10, {.name = "out"});
-  const Tensor loss = Mean(SoftmaxCrossEntropy(x, label));
-  job.Minimize(loss, Sgd{.lr = 0.05, .momentum = 0.9}, {.micro_batches = micro_batches});
-  job.Fetch("loss", loss);
-}
-
+// In f32 and f64 channels stay second, in narrow types they are last, and norms and pooling hand on
+// what is narrow.
 TEST(CudaDeviceTest, ImagesTrainAsOnCpus) {
   struct Precision {
     DType dtype, products;
@@ -232,7 +212,8 @@ TEST(CudaDeviceTest, ImagesTrainAsOnCpus) {
                                         << " and " << ToString(products) << ", " << micro_batches);
         TrainingOptions options{.layout = {.name = "images", .devices = devices}, .steps = 6};
         const auto train = [&] {
-          return RunTraining(options, [&](Job& job) { TrainOnImages(job, dtype, micro_batches); });
+          return RunTraining(options,
+                             [&](Job& job) { TrainSmallImages(job, dtype, micro_batches); });
         };
         const auto reference = train();
         ASSERT_TRUE(reference.ok()) << reference.status().message();
@@ -258,7 +239,7 @@ TEST(CudaDeviceTest, NarrowImagesHaveChannelsLast) {
   const auto session = Session::Start(std::move(options));
   ASSERT_TRUE(session.ok()) << session.status().message();
   const auto job =
-      (*session)->Compile("train", [](Job& job) { TrainOnImages(job, DType::kF32, 1); });
+      (*session)->Compile("train", [](Job& job) { TrainSmallImages(job, DType::kF32, 1); });
   ASSERT_TRUE(job.ok()) << job.status().message();
   const std::string plan = job->Explain();
   EXPECT_THAT(plan, HasSubstr("channel_block=-1"));

@@ -16,6 +16,7 @@
 #include "runtime/kernels/cuda/pointwise_fuser.h"
 #include "runtime/kernels/cuda/pointwise_piece.h"
 #include "tests/cuda/kernels_under_test.h"
+#include "tests/cuda/program_texts.h"
 
 namespace braid::cuda {
 namespace {
@@ -24,22 +25,8 @@ using conformance::CasesOf;
 using conformance::OpCase;
 using conformance::Sizes;
 
-class Texts final : public Programs {
- public:
-  int Add(const std::string& text) override {
-    texts.insert(text);
-    return 0;
-  }
-  void* Find(int /*number*/) override { return nullptr; }
-  Error Launch(const Queue& /*queue*/, void* /*kernel*/, unsigned /*blocks*/,
-               const FusedOperands& /*operands*/) override {
-    return kLibraryFailed;
-  }
-  std::set<std::string> texts;
-};
-
 // The case's kernel, where it is a pointwise one, and another one that takes what it makes.
-void AddTexts(const OpCase& c, Texts& texts, std::set<std::string>& operators) {
+void AddTexts(const OpCase& c, ProgramTexts& texts, std::set<std::string>& operators) {
   KernelSpec spec = {.op = c.def->name(), .name = "x", .attrs = c.attrs};
   const auto operands = [](const std::vector<TensorType>& types) {
     std::vector<OperandSpec> made;
@@ -75,7 +62,7 @@ TEST(NvrtcTest, CompilesWhatIsWritten) {
       table.open(folders == nullptr ? BRAID_CUDA_LIBRARY_FOLDERS : folders, why, sizeof why);
   if (compiler == nullptr) GTEST_SKIP() << why;
   EXPECT_GE(table.version(compiler), 12000);
-  Texts texts;
+  ProgramTexts texts;
   std::set<std::string> operators;
   const OpRegistry ops = BuiltinOps();
   for (const auto& [name, def] : ops.ops()) {
@@ -87,7 +74,7 @@ TEST(NvrtcTest, CompilesWhatIsWritten) {
   EXPECT_GE(operators.size(), 80u);
   std::string source = "#include \"runtime/kernels/cuda/fused_prelude.h\"\n";
   int number = 0;
-  for (const std::string& text : texts.texts) {
+  for (const std::string& text : std::set(texts.texts.begin(), texts.texts.end())) {
     absl::StrAppend(&source, "extern \"C\" __global__ void __launch_bounds__(256) fused_", number++,
                     text);
   }

@@ -11,24 +11,10 @@
 #include "absl/strings/match.h"
 #include "runtime/kernels/kernel.h"
 #include "tests/cuda/kernels_under_test.h"
+#include "tests/cuda/program_texts.h"
 
 namespace braid::cuda {
 namespace {
-
-// Keeps the texts, and compiles nothing.
-class Texts final : public Programs {
- public:
-  int Add(const std::string& text) override {
-    texts.push_back(text);
-    return static_cast<int>(texts.size()) - 1;
-  }
-  void* Find(int /*number*/) override { return nullptr; }
-  Error Launch(const Queue& /*queue*/, void* /*kernel*/, unsigned /*blocks*/,
-               const FusedOperands& /*operands*/) override {
-    return kLibraryFailed;
-  }
-  std::vector<std::string> texts;
-};
 
 // A tensor in an area; `offset` in elements of 4 bytes.
 struct Operand {
@@ -80,7 +66,7 @@ class PointwiseFuserTest : public testing::Test {
   int Writes(size_t program) const { return Count(programs_.texts[program], "StoreStored"); }
 
   const Shape shape_ = {6, 16};
-  Texts programs_;
+  ProgramTexts programs_;
 
  private:
   static int Count(const std::string& text, const std::string& what) {
