@@ -57,8 +57,6 @@ bool IsFloating(DType dtype) {
          dtype == DType::kF16;
 }
 
-bool IsCoded(DType dtype) { return dtype >= DType::kF8E4M3Fn; }
-
 bool IsWholeNumber(DType dtype) {
   if (IsCoded(dtype)) return dtype >= DType::kI4;
   return !IsFloating(dtype) && dtype != DType::kBool;

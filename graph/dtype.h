@@ -45,7 +45,7 @@ std::optional<DType> ParseDType(std::string_view name);  // the inverse of ToStr
 bool IsFloating(DType dtype);                            // of the types that are computed with
 // Of which kernels widen each element to f32 before they compute with it.
 constexpr bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-bool IsCoded(DType dtype);
+constexpr bool IsCoded(DType dtype) { return dtype >= DType::kF8E4M3Fn; }
 // Coded floats are none; bool is none.
 bool IsWholeNumber(DType dtype);
 

@@ -156,7 +156,7 @@ Error VisitStored(DType dtype, F f) {
     case DType::kU64:
       return f(uint64_t());
     default:
-      return dtype >= DType::kF8E4M3Fn ? f(uint8_t()) : VisitType(dtype, f);
+      return IsCoded(dtype) ? f(uint8_t()) : VisitType(dtype, f);
   }
 }
 // By the size of the elements, where they are only moved.

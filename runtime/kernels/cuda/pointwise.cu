@@ -187,15 +187,7 @@ inline constexpr int kCastGroup = 8;
 template <class C, int n>
 __device__ __forceinline__ void LoadFrom(DType type, const void* data, int64_t at, int count,
                                          C (&values)[n]) {
-  if constexpr (std::is_same_v<C, float>) {
-    if (type >= DType::kF8E4M3Fn) {
-      uint8_t codes[n] = {};
-      LoadStored<uint8_t>(data, at, count, codes);
-      for (int j = 0; j < n; ++j) values[j] = DecodeElement(type, codes[j]);
-      return;
-    }
-    LoadGroup(type, data, at, count, values);
-  } else if constexpr (fn::kIsFloat<C>) {
+  if constexpr (fn::kIsFloat<C>) {
     LoadGroup(type, data, at, count, values);
   } else {
     switch (type) {
@@ -222,19 +214,39 @@ __device__ __forceinline__ void LoadFrom(DType type, const void* data, int64_t a
 }
 
 template <class C, int n>
-__device__ __forceinline__ void StoreCoded(const PointwiseLaunch& launch, int64_t at, int count,
-                                           const C (&values)[n]) {
-  uint8_t codes[n];
-  for (int j = 0; j < n; ++j) {
-    if constexpr (fn::kIsFloat<C>) {
-      codes[j] = EncodeElement(launch.out_type, static_cast<float>(values[j]), launch.encoding);
-    } else if (launch.out_type >= DType::kI4) {
-      codes[j] = EncodeWhole(launch.out_type, static_cast<int64_t>(values[j]));
-    } else {
-      codes[j] = EncodeElement(launch.out_type, static_cast<float>(values[j]), launch.encoding);
-    }
+__device__ __forceinline__ void StoreTo(DType type, void* out, int64_t at, int count,
+                                        const C (&values)[n]) {
+  switch (type) {
+    case DType::kF32:
+      return StoreConverted<float>(out, at, count, values);
+    case DType::kF64:
+      return StoreConverted<double>(out, at, count, values);
+    case DType::kBF16:
+      return StoreConverted<BFloat16>(out, at, count, values);
+    case DType::kF16:
+      return StoreConverted<Float16>(out, at, count, values);
+    case DType::kI32:
+      return StoreConverted<int32_t>(out, at, count, values);
+    case DType::kI64:
+      return StoreConverted<int64_t>(out, at, count, values);
+    case DType::kU8:
+      return StoreConverted<uint8_t>(out, at, count, values);
+    case DType::kI8:
+      return StoreConverted<int8_t>(out, at, count, values);
+    case DType::kI16:
+      return StoreConverted<int16_t>(out, at, count, values);
+    case DType::kU16:
+      return StoreConverted<uint16_t>(out, at, count, values);
+    case DType::kU32:
+      return StoreConverted<uint32_t>(out, at, count, values);
+    case DType::kU64:
+      return StoreConverted<uint64_t>(out, at, count, values);
+    default:  // bool
+      break;
   }
-  StoreStored<uint8_t>(launch.output, at, count, codes);
+  uint8_t is_set[n];
+  for (int j = 0; j < n; ++j) is_set[j] = values[j] != C{0};
+  StoreStored<uint8_t>(out, at, count, is_set);
 }
 
 template <class C>
@@ -244,52 +256,35 @@ __global__ void __launch_bounds__(kThreads) CastKernel(const PointwiseLaunch lau
     const int count = static_cast<int>(left < launch.group ? left : launch.group);
     C x[kCastGroup] = {};
     LoadFrom(launch.types[0], launch.inputs[0], i, count, x);
-    void* out = launch.output;
-    switch (launch.out_type) {
-      case DType::kF32:
-        StoreConverted<float>(out, i, count, x);
-        break;
-      case DType::kF64:
-        StoreConverted<double>(out, i, count, x);
-        break;
-      case DType::kBF16:
-        StoreConverted<BFloat16>(out, i, count, x);
-        break;
-      case DType::kF16:
-        StoreConverted<Float16>(out, i, count, x);
-        break;
-      case DType::kI32:
-        StoreConverted<int32_t>(out, i, count, x);
-        break;
-      case DType::kI64:
-        StoreConverted<int64_t>(out, i, count, x);
-        break;
-      case DType::kU8:
-        StoreConverted<uint8_t>(out, i, count, x);
-        break;
-      case DType::kI8:
-        StoreConverted<int8_t>(out, i, count, x);
-        break;
-      case DType::kI16:
-        StoreConverted<int16_t>(out, i, count, x);
-        break;
-      case DType::kU16:
-        StoreConverted<uint16_t>(out, i, count, x);
-        break;
-      case DType::kU32:
-        StoreConverted<uint32_t>(out, i, count, x);
-        break;
-      case DType::kU64:
-        StoreConverted<uint64_t>(out, i, count, x);
-        break;
-      case DType::kBool: {
-        uint8_t is_set[kCastGroup];
-        for (int j = 0; j < kCastGroup; ++j) is_set[j] = x[j] != C{0};
-        StoreStored<uint8_t>(out, i, count, is_set);
-        break;
-      }
-      default:
-        StoreCoded(launch, i, count, x);
+    StoreTo(launch.out_type, launch.output, i, count, x);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ uint8_t CodeOf(const PointwiseLaunch& launch, C value) {
+  if constexpr (!fn::kIsFloat<C>) {
+    if (launch.out_type >= DType::kI4) {
+      return EncodeWhole(launch.out_type, static_cast<int64_t>(value));
+    }
+  }
+  return EncodeElement(launch.out_type, static_cast<float>(value), launch.encoding);
+}
+
+// From coded numbers, to them, or both, an element at a time: coding is a loop's worth of
+// instructions, and a loop over a group would keep the group in memory.
+template <class C>
+__global__ void __launch_bounds__(kThreads) CodedCastKernel(const PointwiseLaunch launch) {
+  for (int64_t i = FirstIndex(); i < launch.walk.elements; i += IndexStep()) {
+    C x[1] = {};
+    if (IsCoded(launch.types[0])) {
+      x[0] = DecodeElement(launch.types[0], static_cast<const uint8_t*>(launch.inputs[0])[i]);
+    } else {
+      LoadFrom(launch.types[0], launch.inputs[0], i, 1, x);
+    }
+    if (IsCoded(launch.out_type)) {
+      static_cast<uint8_t*>(launch.output)[i] = CodeOf(launch, x[0]);
+    } else {
+      StoreTo(launch.out_type, launch.output, i, 1, x);
     }
   }
 }
@@ -297,6 +292,10 @@ __global__ void __launch_bounds__(kThreads) CastKernel(const PointwiseLaunch lau
 template <class C>
 Error LaunchCastOf(const Queue& queue, const PointwiseLaunch& launch) {
   if (launch.walk.elements == 0) return kDone;
+  if (IsCoded(launch.types[0]) || IsCoded(launch.out_type)) {
+    return Launch(queue, BlocksFor(queue, launch.walk.elements), kThreads, CodedCastKernel<C>,
+                  launch);
+  }
   const PointwiseLaunch grouped = InGroups(launch, kCastGroup, 1);
   return Launch(queue, BlocksFor(queue, grouped.groups), kThreads, CastKernel<C>, grouped);
 }
@@ -312,8 +311,8 @@ Error LaunchCast(const Queue& queue, const PointwiseLaunch& launch) {
     case DType::kU64:
       return LaunchCastOf<uint64_t>(queue, launch);
     default:
-      return launch.types[0] >= DType::kF8E4M3Fn ? LaunchCastOf<float>(queue, launch)
-                                                 : LaunchCastOf<int64_t>(queue, launch);
+      return IsCoded(launch.types[0]) ? LaunchCastOf<float>(queue, launch)
+                                      : LaunchCastOf<int64_t>(queue, launch);
   }
 }
 

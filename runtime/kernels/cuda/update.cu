@@ -157,7 +157,8 @@ __global__ void __launch_bounds__(kThreads) UpdateKernel(const PartsLaunch l) {
   __shared__ typename Rule::Factors shared_factors;
   if (threadIdx.x == 0) shared_factors = Rule::Now(launch);
   __syncthreads();
-  const typename Rule::Factors factors = shared_factors;
+  // They stay there: beside them the registers do not hold all that some rules take in f64.
+  const typename Rule::Factors& factors = shared_factors;
   int at = 0;  // of the parts; chunks ascend
   for (int64_t chunk = blockIdx.x; chunk < l.first_chunk[l.count]; chunk += gridDim.x) {
     while (chunk >= l.first_chunk[at + 1]) ++at;
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kThreads) RowUpdateKernel(const RowUpdateLaunc
   __shared__ typename Rule::Factors shared_factors;
   if (threadIdx.x == 0) shared_factors = Rule::Now(update);
   __syncthreads();
-  const typename Rule::Factors factors = shared_factors;
+  const typename Rule::Factors& factors = shared_factors;
   for (int64_t i = FirstIndex(); i < launch.count * launch.row; i += IndexStep()) {
     const int64_t first = i / launch.row, column = i % launch.row;
     const uint64_t slot = launch.entries[first] >> 32;
