@@ -20,12 +20,14 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostBytes = int64_t{1} << 28;  // of a file
 
+// "": it cannot be computed here, as where OpenSSL is told to take what is not installed.
 std::string Sha256(std::string_view bytes) {
   std::string digest(EVP_MAX_MD_SIZE, '\0');
   unsigned size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()), &size,
-             EVP_sha256(), nullptr);
-  digest.resize(size);
+  const bool is_done =
+      EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()), &size,
+                 EVP_sha256(), nullptr) == 1;
+  digest.resize(is_done ? size : 0);
   return digest;
 }
 
@@ -42,6 +44,7 @@ std::string CacheFolder() {
 std::string FileCache::FileOf(const std::string& key) const {
   if (folder_.empty()) return "";
   const std::string digest = absl::BytesToHexString(Sha256(key)).substr(0, 32);
+  if (digest.empty()) return "";
   return absl::StrCat(folder_, "/", prefix_, "-", digest);
 }
 

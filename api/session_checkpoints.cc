@@ -96,6 +96,9 @@ CheckpointState Session::Impl::State() const {
 absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
+  if (variables_.empty()) {
+    return absl::FailedPreconditionError("Save: no compiled job has variables; compile first");
+  }
   const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
   BRAID_RETURN_IF_ERROR(FinishSave());
   BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));

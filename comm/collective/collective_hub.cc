@@ -166,13 +166,14 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
     for (const auto& [group, rank] : std::exchange(unconnected_, {})) {
       const CollectiveSpec& spec = group->spec();
       next_ = std::max(next_, spec.id + 1);
+      // It is gone: its job could not be loaded, and others of the group may never have been made.
+      const auto member = group->Find(rank);
+      if (!member) continue;
       for (size_t other = 0; other < spec.members.size(); ++other) {
         if (!group->IsLocal(other) || group->HasJoined(other)) continue;
         status.Update(absl::FailedPreconditionError(absl::StrFormat(
             "%s: member %d lives on node %d, too, and was not created", Name(spec), other, node_)));
       }
-      const auto member = group->Find(rank);
-      if (!member) continue;
       for (const Landing& landing : member->landings) {
         keys.emplace_back(links_[spec.members[landing.from].node].link,
                           CollectiveFrame{.type = CollectiveFrame::Type::kKey,

@@ -136,7 +136,7 @@ class RealReactor : public Reactor {
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     CHECK(InThread());
     const TimerId id = next_timer_++;
-    timers_.Add(id, Now() + delay, /*tie=*/0, std::move(fn));
+    timers_.Add(id, Now() + std::min(delay, kForever), /*tie=*/0, std::move(fn));
     return id;
   }
 

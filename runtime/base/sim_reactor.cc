@@ -280,7 +280,8 @@ class SimReactor : public Reactor {
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     CHECK(InThread());
     const TimerId id = world_.next_timer_++;
-    process_.timers_.Add(id, Now() + delay, world_.choice_.Next(), {this, std::move(fn)});
+    process_.timers_.Add(id, Now() + std::min(delay, kForever), world_.choice_.Next(),
+                         {this, std::move(fn)});
     return id;
   }
 

@@ -28,7 +28,7 @@ class SpinBudget {
   // waits until that one's time is over, again and again.
   bool NoteTurn(Nanoseconds wanted, Nanoseconds got) {
     if (got - wanted < kLongestGap) return true;
-    looks_from_ = got + kRespite * (got - wanted);
+    looks_from_ = got + std::min(kRespite * std::min(got - wanted, kSecond), kSecond);
     return false;
   }
 
@@ -36,7 +36,8 @@ class SpinBudget {
   static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
   // Longer than interrupts and wake-ups take; shorter than the time that a program is given.
   static constexpr Nanoseconds kLongestGap = 200 * kMicrosecond;
-  // For so many times what it waited for a processor a thread does not look.
+  // For so many times what it waited for a processor a thread does not look, but for a second at
+  // most: it may have been stopped.
   static constexpr int kRespite = 30;
 
   Nanoseconds spin_;

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -98,6 +99,19 @@ TEST_P(ReactorTest, AwaitEndsAtItsDeadline) {
   EXPECT_EQ(environment->Await(*never, 20 * kMillisecond).code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_GE(environment->Now() - start, 20 * kMillisecond);
+  EXPECT_FALSE(never->is_set());
+}
+
+// Now and for ever are more than a number holds.
+TEST_P(ReactorTest, WhatComesNeverIsNotDueNow) {
+  auto environment = Make();
+  auto never = environment->MakeEvent(), soon = environment->MakeEvent();
+  auto reactor = environment->StartReactor("r");
+  reactor->Post([&] {
+    reactor->RunAfter(std::numeric_limits<int64_t>::max(), [&] { never->Set(); });
+    reactor->RunAfter(5 * kMillisecond, [&] { soon->Set(); });
+  });
+  ASSERT_EQ(environment->Await(*soon, kPatience), absl::OkStatus());
   EXPECT_FALSE(never->is_set());
 }
 

@@ -253,6 +253,17 @@ rusage Usage() {
   return usage;
 }
 
+// Nobody would ever say that all of it is written.
+TEST(CheckpointLoadTest, ThereIsNothingToSaveWithoutVariables) {
+  const auto session = StartOrDie({.devices = {1}});
+  const auto job =
+      session->Compile("none", [](Job& job) { job.Fetch("y", Mean(job.Input("x", {4}))); });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_EQ(session->Save(EmptyFolder()).message(),
+            "Save: no compiled job has variables; compile first");
+  EXPECT_EQ(session->FinishSave(), absl::OkStatus());
+}
+
 // A reader for each variable and device took 11 GB and 4,800 descriptors here.
 TEST(CheckpointLoadTest, ManyVariablesOnManyDevicesTakeLittle) {
   const std::string folder = EmptyFolder();

@@ -495,6 +495,25 @@ TEST(CollectiveHubTest, MembersOfOneNodeMustFitTogether) {
   });
 }
 
+// As when a job cannot be loaded: what is connected next has nothing to do with it.
+TEST(CollectiveHubTest, WhatWasLeftBeforeItWasWholeIsForgotten) {
+  const auto environment = MakeSimulatedEnvironment(1);
+  const auto reactor = environment->StartReactor("member");
+  CommCluster cluster(*environment, TransportCases()[0], 1);
+  const CollectiveCase c = RingCase({0, 0});
+  auto half = cluster.hub(0).Create(MakeSpec(c, 1, 0), *reactor, AllocateHostMemory);
+  ASSERT_TRUE(half.ok());
+  RunOn(*environment, *reactor, [&] { half->reset(); });
+  auto first = cluster.hub(0).Create(MakeSpec(c, 2, 0), *reactor, AllocateHostMemory);
+  auto second = cluster.hub(0).Create(MakeSpec(c, 2, 1), *reactor, AllocateHostMemory);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(cluster.Connect()[0], absl::OkStatus());
+  RunOn(*environment, *reactor, [&] {
+    first->reset();
+    second->reset();
+  });
+}
+
 // An id is used up once its members have left.
 TEST(CollectiveHubTest, IdsAreNotUsedTwice) {
   const auto environment = MakeSimulatedEnvironment(1);
