@@ -76,6 +76,34 @@ TEST(LaggingTest, MnistHasTheNumbersOfCpus) {
   }
 }
 
+// By a way of their own, on threads and in simulated time: up to the order of sums.
+TEST(LaggingTest, NodesCollectWithoutTheirHosts) {
+  for (const LayoutCase& layout : LayoutCases()) {
+    if (layout.devices.size() < 2) continue;
+    SCOPED_TRACE(layout.name);
+    TrainingOptions options{.layout = layout, .steps = 3};
+    const auto train = [&] {
+      return RunTraining(options, [&](Job& job) {
+        examples::TrainMnist(job, SmallMnist(layout.parallel, DType::kF64));
+      });
+    };
+    const auto reference = train();
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    options.device_kinds = KindsWithLagging(LaggingFault::kNone, nullptr, MakeLaggingNetwork());
+    options.node_kinds = NodeKindsOf(DeviceMix::kNetwork, layout.devices.size());
+    const auto run = train();
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    ASSERT_EQ(run->losses.size(), reference->losses.size());
+    for (size_t i = 0; i < run->losses.size(); ++i) {
+      EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
+    }
+    options.simulation_seed = 5;
+    const auto simulated = train();
+    ASSERT_TRUE(simulated.ok()) << simulated.status().message();
+    EXPECT_EQ(simulated->losses, run->losses);
+  }
+}
+
 // What the compiler does for devices that keep narrow what lies between products, with channels
 // last: in simulated time, too. bf16 keeps 8 bits.
 TEST(LaggingTest, ImagesTrainNarrow) {

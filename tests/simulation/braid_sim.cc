@@ -28,7 +28,8 @@ ABSL_FLAG(uint64_t, first, 1, "the first seed");
 ABSL_FLAG(std::string, plan, "all", "the plan's name, or all");
 ABSL_FLAG(int, jobs, 1, "processes");
 ABSL_FLAG(std::string, device, "cpu",
-          "cpu; lagging: devices that do what they are told later; mixed: every other node's lag");
+          "cpu; lagging: devices that do what they are told later; mixed: every other node's lag; "
+          "network: all lag, and do collectives between nodes themselves");
 ABSL_FLAG(bool, faults, false,
           "whole clusters over simulated sockets, with a fault drawn by the seed");
 
@@ -96,13 +97,14 @@ int RunPlans(const Call& call) {
     plans = {*found};
   }
   std::map<std::string, DeviceMix> mixes;
-  for (const DeviceMix mix : {DeviceMix::kCpu, DeviceMix::kLagging, DeviceMix::kMixed}) {
+  for (const DeviceMix mix :
+       {DeviceMix::kCpu, DeviceMix::kLagging, DeviceMix::kMixed, DeviceMix::kNetwork}) {
     mixes[NameOf(mix)] = mix;
   }
   const auto mix = mixes.find(absl::GetFlag(FLAGS_device));
   if (mix == mixes.end()) {
     std::cerr << "--device=" << absl::GetFlag(FLAGS_device)
-              << "; cpu, lagging or mixed was expected" << std::endl;
+              << "; cpu, lagging, mixed or network was expected" << std::endl;
     return 2;
   }
   bool is_good = true;

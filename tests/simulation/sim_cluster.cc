@@ -20,7 +20,10 @@ class SimCluster {
  public:
   explicit SimCluster(const SimClusterOptions& options)
       : options_(options),
-        machines_(options.seed, num_nodes(), [this](const SimFault& fault) { Begin(fault); }) {
+        machines_(options.seed, num_nodes(), [this](const SimFault& fault) { Begin(fault); }),
+        device_kinds_(
+            KindsWithLagging(LaggingFault::kNone, nullptr,
+                             options.collects_between_nodes ? MakeLaggingNetwork() : nullptr)) {
     has_memory_.assign(num_nodes(), true);
     CHECK(
         device_kinds_
@@ -66,9 +69,13 @@ class SimCluster {
     service.device_kind = *device_kinds_.Find(KindOf(node));
     service.kernels = &kernels_;
     service.simulation_seed = options_.seed;
-    auto started = NodeService::Start(NetworkOf(node), service, [this, node](absl::Status status) {
-      machines_.Ended(node, status);
-    });
+    NetworkOptions network = NetworkOf(node);
+    if (service.device_kind->between_nodes != nullptr) {
+      network.reach = service.device_kind->between_nodes(options_.devices[node]);
+    }
+    auto started =
+        NodeService::Start(std::move(network), service,
+                           [this, node](absl::Status status) { machines_.Ended(node, status); });
     if (!started.ok()) return machines_.Ended(node, started.status());
     services_[node] = *std::move(started);
   }
@@ -144,7 +151,7 @@ class SimCluster {
   const SimClusterOptions& options_;
   SimMachines machines_;
   KernelRegistry kernels_ = CpuKernels();
-  DeviceKinds device_kinds_ = KindsWithLagging();
+  DeviceKinds device_kinds_;
   std::vector<bool> has_memory_;                        // by node
   std::vector<std::unique_ptr<NodeService>> services_;  // by node; none for the master
   std::vector<double> losses_;

@@ -20,6 +20,7 @@ struct SimClusterOptions {
   uint64_t seed = 1;
   std::vector<int> devices = {1, 1, 1};  // of each node
   std::vector<std::string> kinds = {};   // of them, by node; empty: CPUs
+  bool collects_between_nodes = false;   // those that lag
   std::vector<SimFault> faults = {};
   std::function<void(Job&)> record;  // the job, which fetches "loss"
   // A user's own operators and kernels, as MainOptions::extend; may be empty.

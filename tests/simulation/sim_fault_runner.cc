@@ -66,6 +66,7 @@ class FaultRunner final : public SimRunner {
     return {.seed = seed,
             .devices = plan_.devices,
             .kinds = plan_.kinds,
+            .collects_between_nodes = plan_.collects_between_nodes,
             .record = plan_.record,
             .extend = plan_.extend};
   }

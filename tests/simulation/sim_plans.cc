@@ -171,6 +171,7 @@ std::vector<SimPlan> MakeSimPlans(const std::string& folder) {
 
 SimPlan WithDevices(SimPlan plan, DeviceMix mix) {
   plan.kinds = NodeKindsOf(mix, plan.devices.size());
+  plan.collects_between_nodes = mix == DeviceMix::kNetwork;
   return plan;
 }
 

@@ -20,6 +20,7 @@ struct SimPlan {
   // A user's own operators and kernels, as MainOptions::extend; may be empty.
   std::function<absl::Status(OpRegistry&, KernelRegistry&)> extend = {};
   std::vector<std::string> kinds = {};  // of the devices, by node; empty: CPUs
+  bool collects_between_nodes = false;  // they do, by a LaggingNetwork
 };
 
 // Their data are files in `folder`, made here; they have to stay while the plans run.

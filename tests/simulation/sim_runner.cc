@@ -198,19 +198,21 @@ class LoopbackRunner final : public SimRunner {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimPlan& plan,
-                                                                      DeviceKinds device_kinds) {
+                                                                      LaggingFault fault) {
   auto result = std::make_shared<CompiledSimPlan>();
   result->devices = plan.devices;
   result->kinds = plan.kinds;
   if (plan.kinds.empty()) result->kinds.assign(plan.devices.size(), "cpu");
-  result->device_kinds = std::move(device_kinds);
+  result->device_kinds = KindsWithLagging(
+      fault, nullptr, plan.collects_between_nodes ? MakeLaggingNetwork() : nullptr);
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : result->kinds) {
     BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
     kinds.push_back({.name = name,
                      .is_host = kind->is_host,
                      .does_collectives = kind->make_group != nullptr,
-                     .collects_in_any_order = kind->collects_in_any_order});
+                     .collects_in_any_order = kind->collects_in_any_order,
+                     .collects_between_nodes = kind->between_nodes != nullptr});
   }
   result->operators = BuiltinOps();
   result->kernels = CpuKernels();

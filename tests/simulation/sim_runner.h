@@ -40,9 +40,9 @@ struct CompiledSimPlan {
   OpRegistry operators;
   KernelRegistry kernels;
 };
-// `device_kinds` has those of the plan.
+// `fault`: of the devices that lag.
 absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(
-    const SimPlan& plan, DeviceKinds device_kinds = KindsWithLagging());
+    const SimPlan& plan, LaggingFault fault = LaggingFault::kNone);
 
 // The seed of the program, whose numbers do not depend on the simulation's.
 constexpr uint64_t kSimProgramSeed = 3;

@@ -13,6 +13,7 @@ enum class DeviceMix : uint8_t {
   kCpu,
   kLagging,  // tests/support/lagging_device.h
   kMixed,    // every other node lags, beginning with node 1
+  kNetwork,  // all lag, and do collectives with other nodes by a way of their own
 };
 
 inline const char* NameOf(DeviceMix mix) {
@@ -23,6 +24,8 @@ inline const char* NameOf(DeviceMix mix) {
       return "lagging";
     case DeviceMix::kMixed:
       return "mixed";
+    case DeviceMix::kNetwork:
+      return "network";
   }
   return "";
 }
@@ -31,7 +34,8 @@ inline const char* NameOf(DeviceMix mix) {
 inline std::vector<std::string> NodeKindsOf(DeviceMix mix, size_t nodes) {
   std::vector<std::string> kinds(nodes, "cpu");
   for (size_t node = 0; node < nodes; ++node) {
-    if (mix == DeviceMix::kLagging || (mix == DeviceMix::kMixed && node % 2 == 1)) {
+    if (mix == DeviceMix::kLagging || mix == DeviceMix::kNetwork ||
+        (mix == DeviceMix::kMixed && node % 2 == 1)) {
       kinds[node] = "lagging";
     }
   }

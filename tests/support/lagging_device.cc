@@ -1,10 +1,13 @@
 #include "tests/support/lagging_device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <functional>
-#include <optional>
+#include <map>
 #include <random>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -137,6 +140,7 @@ class LaggingDevice final : public Device {
  public:
   LaggingDevice(const DeviceRequest& request, LaggingFault fault, LaggingCounts* counts)
       : Device("lagging", request.index),
+        node_number_(request.node),
         fault_(fault),
         counts_(counts),
         is_simulated_(request.environment->is_simulated()),
@@ -202,6 +206,7 @@ class LaggingDevice final : public Device {
  private:
   friend class LaggingStream;
   friend class LaggingGroup;
+  friend class braid::LaggingNetwork;
 
   void Count(int64_t bytes) {
     if (counts_ != nullptr) counts_->bytes += bytes;
@@ -285,7 +290,7 @@ class LaggingDevice final : public Device {
 
   void Meet(const Item& item) {
     if (!IsDone(item)) {
-      for (int device : item.meeting->Come(item.part, failure_)) node_[device]->Wake();
+      item.meeting->Come(item.part, failure_);
       return;
     }
     failure_.Update(item.part->status);
@@ -317,6 +322,7 @@ class LaggingDevice final : public Device {
     device.memory_.Close();
   }
 
+  const int node_number_;
   const LaggingFault fault_;
   LaggingCounts* const counts_;  // may be null
   const bool is_simulated_;
@@ -373,79 +379,190 @@ void LaggingStream::Notify(Notice notice) {
   device_.Push(*this, {.type = Item::Type::kNotice, .notice = std::move(notice)});
 }
 
+}  // namespace
+
+// Devices have places, in the order in which they were made.
+class LaggingNetwork {
+ public:
+  LaggingMeeting& meeting() { return meeting_; }
+
+  int Add(LaggingDevice* device) {
+    MutexLock lock(mutex_);
+    const int place = static_cast<int>(devices_.size());
+    devices_.push_back(device);
+    places_[{device->node_number_, device->index()}] = place;
+    return place;
+  }
+
+  // Of the members, in rank order; they are on `node` if the spec names none.
+  std::vector<int> PlacesOf(const DeviceCollectiveSpec& spec, int node) const {
+    MutexLock lock(mutex_);
+    std::vector<int> places;
+    for (size_t rank = 0; rank < spec.devices.size(); ++rank) {
+      places.push_back(
+          places_.at({spec.nodes.empty() ? node : spec.nodes[rank], spec.devices[rank]}));
+    }
+    return places;
+  }
+
+  // Whether the member has met these before.
+  bool Knows(const LaggingPart& part) const {
+    MutexLock lock(mutex_);
+    return known_.contains({part.place(), part.places});
+  }
+  uint64_t NewWord() {
+    MutexLock lock(mutex_);
+    return ++words_;
+  }
+  // The member meets them, who all heard this word.
+  absl::Status Meet(const LaggingPart& part, uint64_t word) {
+    MutexLock lock(mutex_);
+    if (word == 0 || word > words_) {
+      return absl::InternalError(absl::StrFormat(
+          "device %d and others meet first in collective %d, and rank 0 told them %d, no word of "
+          "its own",
+          part.place(), part.spec->id, word));
+    }
+    known_.emplace(part.place(), part.places);
+    return absl::OkStatus();
+  }
+
+  // Of devices that are to be made; no two are the same.
+  std::vector<std::string> NewCards(int devices) {
+    MutexLock lock(mutex_);
+    std::vector<std::string> cards;
+    for (int i = 0; i < devices; ++i) cards.push_back(absl::StrFormat("lagging %d", ++cards_));
+    return cards;
+  }
+
+ private:
+  LaggingDevice* At(int place) const {
+    MutexLock lock(mutex_);
+    return devices_[place];
+  }
+
+  mutable Mutex mutex_;
+  std::vector<LaggingDevice*> devices_ BRAID_GUARDED_BY(mutex_);        // also those that are gone
+  std::map<std::pair<int, int>, int> places_ BRAID_GUARDED_BY(mutex_);  // by node and index
+  std::set<std::pair<int, std::vector<int>>> known_ BRAID_GUARDED_BY(mutex_);
+  uint64_t words_ BRAID_GUARDED_BY(mutex_) = 0;
+  int cards_ BRAID_GUARDED_BY(mutex_) = 0;
+  LaggingMeeting meeting_{{.with_memory =
+                               [this](std::vector<int> places, const std::function<void()>& work) {
+                                 std::sort(places.begin(), places.end());
+                                 std::vector<LaggingDevice*> members;
+                                 for (const int place : places) members.push_back(At(place));
+                                 LaggingDevice::WithMemory(members, 0, work);
+                               },
+                           .wake = [this](int place) { At(place)->Wake(); }}};
+};
+
+std::shared_ptr<LaggingNetwork> MakeLaggingNetwork() { return std::make_shared<LaggingNetwork>(); }
+
+namespace {
+
 class LaggingCollective final : public DeviceCollective {
  public:
-  LaggingCollective(DeviceCollectiveSpec spec, Stream* stream, LaggingMeeting* meeting)
+  LaggingCollective(DeviceCollectiveSpec spec, LaggingDevice* device, int node,
+                    std::shared_ptr<LaggingNetwork> network)
       : spec_(std::make_shared<const DeviceCollectiveSpec>(std::move(spec))),
-        stream_(static_cast<LaggingStream&>(*stream)),
-        meeting_(meeting) {}
+        stream_(static_cast<LaggingStream&>(device->stream(StreamKind::kCollective))),
+        node_(node),
+        network_(std::move(network)) {}
 
   void Come(const std::byte* input, std::byte* output) override {
     part_ = std::make_shared<LaggingPart>();
     part_->spec = spec_;
+    part_->places = network_->PlacesOf(*spec_, node_);
     part_->input = input;
     part_->output = output;
+    is_first_ = part_->spans_nodes() && !network_->Knows(*part_);
   }
-  void Queue(std::span<const std::byte> /*word*/, std::function<void(absl::Status)> done) override {
-    stream_.Meet(meeting_, part_);
+  absl::Status Tell(std::span<std::byte> word) override {
+    if (!is_first_ || spec_->my_rank != 0) return absl::OkStatus();
+    const uint64_t told = network_->NewWord();
+    std::memcpy(word.data(), &told, sizeof told);
+    return absl::OkStatus();
+  }
+  void Queue(std::span<const std::byte> word, std::function<void(absl::Status)> done) override {
+    if (is_first_) {
+      uint64_t heard = 0;
+      CHECK_GE(word.size(), sizeof heard);
+      std::memcpy(&heard, word.data(), sizeof heard);
+      if (absl::Status met = network_->Meet(*part_, heard); !met.ok()) return done(std::move(met));
+    }
+    stream_.Meet(&network_->meeting(), part_);
     done(absl::OkStatus());
   }
 
  private:
   const std::shared_ptr<const DeviceCollectiveSpec> spec_;
   LaggingStream& stream_;
-  LaggingMeeting* const meeting_;
+  const int node_;
+  const std::shared_ptr<LaggingNetwork> network_;
   std::shared_ptr<LaggingPart> part_;
+  bool is_first_ = false;  // of those that its members do between nodes
 };
 
 class LaggingGroup final : public DeviceGroup {
  public:
-  explicit LaggingGroup(const Devices& devices)
-      : meeting_([this](const std::vector<int>& indices, const std::function<void()>& work) {
-          std::vector<int> sorted = indices;
-          std::sort(sorted.begin(), sorted.end());
-          std::vector<LaggingDevice*> members;
-          for (const int index : sorted) members.push_back(devices_[index]);
-          LaggingDevice::WithMemory(members, 0, work);
-        }) {
+  // `network`: of several nodes, or null.
+  LaggingGroup(const Devices& devices, const std::shared_ptr<LaggingNetwork>& network)
+      : is_alone_(network == nullptr), network_(is_alone_ ? MakeLaggingNetwork() : network) {
     for (const auto& device : devices) {
       devices_.push_back(static_cast<LaggingDevice*>(device.get()));
     }
     for (LaggingDevice* device : devices_) {
       device->mutex_ = devices_[0]->mutex_;
       device->node_ = devices_;
+      places_.push_back(network_->Add(device));
     }
   }
 
   absl::StatusOr<std::unique_ptr<DeviceCollective>> Create(
       const DeviceCollectiveSpec& spec) override {
-    if (!spec.nodes.empty()) {
+    if (is_alone_ && !spec.nodes.empty()) {
       return absl::UnimplementedError("lagging devices do collectives on their own node alone");
     }
-    Stream& stream = devices_[spec.devices[spec.my_rank]]->stream(StreamKind::kCollective);
-    return std::make_unique<LaggingCollective>(spec, &stream, &meeting_);
+    LaggingDevice* const device = devices_[spec.devices[spec.my_rank]];
+    return std::make_unique<LaggingCollective>(spec, device, device->node_number_, network_);
+  }
+
+  void Abort() override {
+    for (const int place : places_) network_->meeting().Leave(place);
   }
 
  private:
+  const bool is_alone_;
+  const std::shared_ptr<LaggingNetwork> network_;
   std::vector<LaggingDevice*> devices_;  // by index
-  LaggingMeeting meeting_;
+  std::vector<int> places_;              // theirs
 };
 
 }  // namespace
 
-DeviceKinds::Kind LaggingKind(LaggingFault fault, LaggingCounts* counts) {
-  return {
-      .is_host = false,
-      .make =
-          [fault, counts](const DeviceRequest& request) {
-            return std::make_unique<LaggingDevice>(request, fault, counts);
-          },
-      .make_group = [](const Devices& devices) { return std::make_unique<LaggingGroup>(devices); }};
+DeviceKinds::Kind LaggingKind(LaggingFault fault, LaggingCounts* counts,
+                              std::shared_ptr<LaggingNetwork> network) {
+  DeviceKinds::Kind kind = {.is_host = false,
+                            .make =
+                                [fault, counts](const DeviceRequest& request) {
+                                  return std::make_unique<LaggingDevice>(request, fault, counts);
+                                },
+                            .make_group =
+                                [network](const Devices& devices) {
+                                  return std::make_unique<LaggingGroup>(devices, network);
+                                }};
+  if (network == nullptr) return kind;
+  kind.between_nodes = [network](int devices) {
+    return ReachBetweenNodes{.library = "a lagging network", .cards = network->NewCards(devices)};
+  };
+  return kind;
 }
 
-DeviceKinds KindsWithLagging(LaggingFault fault, LaggingCounts* counts) {
+DeviceKinds KindsWithLagging(LaggingFault fault, LaggingCounts* counts,
+                             std::shared_ptr<LaggingNetwork> network) {
   DeviceKinds kinds;
-  CHECK(kinds.Register("lagging", LaggingKind(fault, counts)).ok());
+  CHECK(kinds.Register("lagging", LaggingKind(fault, counts, std::move(network))).ok());
   return kinds;
 }
 

@@ -28,12 +28,19 @@ struct LaggingCounts {
   std::atomic<int64_t> bytes{0};  // of their own memory: arenas, and what is lent
 };
 
-// `counts` (borrowed) may be null.
+// What the lagging devices of several nodes of a process, of one session at a time, do collectives
+// by. As with NCCL, members know each other by a word that the first one tells.
+class LaggingNetwork;
+std::shared_ptr<LaggingNetwork> MakeLaggingNetwork();
+
+// `counts` (borrowed) may be null. Without a network they do collectives on their own node alone.
 DeviceKinds::Kind LaggingKind(LaggingFault fault = LaggingFault::kNone,
-                              LaggingCounts* counts = nullptr);
+                              LaggingCounts* counts = nullptr,
+                              std::shared_ptr<LaggingNetwork> network = nullptr);
 
 // The CPU and "lagging".
 DeviceKinds KindsWithLagging(LaggingFault fault = LaggingFault::kNone,
-                             LaggingCounts* counts = nullptr);
+                             LaggingCounts* counts = nullptr,
+                             std::shared_ptr<LaggingNetwork> network = nullptr);
 
 }  // namespace braid

@@ -93,58 +93,84 @@ LaggingMeeting::State LaggingMeeting::StateOf(const LaggingPart& part) const {
   return part.is_done ? State::kDone : part.has_come ? State::kWaits : State::kToCome;
 }
 
-std::vector<int> LaggingMeeting::Come(const std::shared_ptr<LaggingPart>& part,
-                                      const absl::Status& status) {
-  MutexLock lock(mutex_);
-  part->has_come = true;
-  part->status = status;
-  const uint64_t id = part->spec->id;
-  if (absl::Status swap = FindSwap(*part); !swap.ok()) swapped_[id] = std::move(swap);
-  CHECK(waiting_.emplace(part->device(), part).second);
-  if (const auto swapped = swapped_.find(id); swapped != swapped_.end()) {
-    Parts parts;
-    for (const auto& [device, other] : waiting_) {
-      if (other->spec->id == id) parts.push_back(other);
-    }
+void LaggingMeeting::Come(const std::shared_ptr<LaggingPart>& part, const absl::Status& status) {
+  std::vector<int> places;
+  {
+    MutexLock lock(mutex_);
+    part->has_come = true;
+    part->status = status;
+    places = ComeLocked(part);
+  }
+  for (const int place : places) options_.wake(place);
+}
+
+std::vector<int> LaggingMeeting::ComeLocked(const std::shared_ptr<LaggingPart>& part) {
+  const auto key = std::make_pair(part->places, part->spec->id);
+  if (absl::Status swap = FindSwap(*part); !swap.ok()) swapped_[key] = std::move(swap);
+  CHECK(waiting_.emplace(part->place(), part).second);
+  if (HasLeft(*part)) return Finish({part}, absl::AbortedError("the device has left the others"));
+  const Parts parts = WaitingIn(*part);
+  if (const auto swapped = swapped_.find(key); swapped != swapped_.end()) {
     return Finish(parts, swapped->second);
   }
-  Parts parts;
-  for (int device : part->spec->devices) {
-    const auto found = waiting_.find(device);
-    if (found == waiting_.end() || found->second->spec->id != id) return {};
-    parts.push_back(found->second);
-  }
+  if (parts.size() < part->places.size()) return {};
   absl::Status first;
   for (const auto& other : parts) first.Update(other->status);
   // All members wait here: nobody else touches what they have.
-  if (first.ok()) with_memory_(part->spec->devices, [&parts] { CarryOut(parts); });
+  if (first.ok()) options_.with_memory(part->places, [&parts] { CarryOut(parts); });
   return Finish(parts, first);
+}
+
+void LaggingMeeting::Leave(int place) {
+  std::vector<int> places;
+  {
+    MutexLock lock(mutex_);
+    left_.insert(place);
+    const auto found = waiting_.find(place);
+    if (found == waiting_.end() || !HasLeft(*found->second)) return;
+    const std::shared_ptr<LaggingPart> part = found->second;
+    places = Finish({part}, absl::AbortedError("the device has left the others"));
+  }
+  for (const int waits_at : places) options_.wake(waits_at);
+}
+
+LaggingMeeting::Parts LaggingMeeting::WaitingIn(const LaggingPart& part) const {
+  Parts parts;
+  for (const int place : part.places) {
+    const auto found = waiting_.find(place);
+    if (found != waiting_.end() && found->second->IsOfSame(part)) parts.push_back(found->second);
+  }
+  return parts;
+}
+
+bool LaggingMeeting::HasLeft(const LaggingPart& part) const {
+  return part.spans_nodes() && left_.contains(part.place());
 }
 
 // Whether a member waits in another collective that it does with this one's device.
 absl::Status LaggingMeeting::FindSwap(const LaggingPart& part) const {
-  for (int device : part.spec->devices) {
-    const auto found = waiting_.find(device);
-    if (found == waiting_.end() || found->second->spec->id == part.spec->id) continue;
-    const std::vector<int>& others = found->second->spec->devices;
-    if (std::find(others.begin(), others.end(), part.device()) == others.end()) continue;
+  for (const int place : part.places) {
+    const auto found = waiting_.find(place);
+    if (found == waiting_.end() || found->second->IsOfSame(part)) continue;
+    const std::vector<int>& others = found->second->places;
+    if (std::find(others.begin(), others.end(), part.place()) == others.end()) continue;
     return absl::InternalError(absl::StrFormat(
         "device %d has come to collective %d while device %d waits for it in collective %d: their "
         "orders differ",
-        part.device(), part.spec->id, device, found->second->spec->id));
+        part.place(), part.spec->id, place, found->second->spec->id));
   }
   return absl::OkStatus();
 }
 
 std::vector<int> LaggingMeeting::Finish(const Parts& parts, const absl::Status& status) {
-  std::vector<int> devices;
+  std::vector<int> places;
   for (const auto& part : parts) {
     part->is_done = true;
     part->status = status;
-    waiting_.erase(part->device());
-    devices.push_back(part->device());
+    waiting_.erase(part->place());
+    places.push_back(part->place());
   }
-  return devices;
+  return places;
 }
 
 }  // namespace braid
