@@ -46,7 +46,9 @@ ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options&
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
       options_(options),
-      captured_(options_.stream, AreRepeatable(calls_, !turns_.empty())) {
+      captured_(options_.stream, AreRepeatable(calls_, !turns_.empty())),
+      reads_step_(std::ranges::any_of(
+          calls_, [](const ComputeCall& call) { return call.kernel->reads_step(); })) {
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   const auto add = [&](const OperandAddress& operand) {
     const auto pointer = static_cast<uint32_t>(pointers_.size());
@@ -148,6 +150,7 @@ absl::Status ComputeAction::RunCaptured(CapturedCalls::Range& range, const Act& 
                                         uint64_t variables) {
   // What is launched at once is, for reports, all calls from the first to the last.
   Begin(range.begin);
+  if (reads_step_) options_.stream->SetStep(StepOf(act));
   const auto run = [&] {
     for (size_t i = range.begin; i < range.end;) {
       BRAID_RETURN_IF_ERROR(RunNext(i, act, variables));
@@ -166,10 +169,14 @@ void ComputeAction::Begin(size_t call) {
   if (options_.is_queued) options_.stream->SetName(&calls_[call].name);
 }
 
+int64_t ComputeAction::StepOf(const Act& act) const {
+  return *options_.first_step + act.index / options_.acts_per_step;
+}
+
 KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   KernelRun run;
   run.stream = options_.stream;
-  run.step = *options_.first_step + act.index / options_.acts_per_step;
+  run.step = StepOf(act);
   run.micro_batch = act.index % options_.acts_per_step;
   run.lane = act.lane;
   run.inputs = pointers_.data() + first_pointer_[call];

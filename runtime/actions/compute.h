@@ -64,6 +64,7 @@ class ComputeAction final : public Action {
   void Move(uint32_t end, std::byte* slot);
   // The call's work is the next in the stream.
   void Begin(size_t call);
+  int64_t StepOf(const Act& act) const;
   KernelRun RunOf(size_t call, const Act& act) const;
   // What tells the variables' contents in this act apart from others; 0: nothing does.
   uint64_t VariablesIn(const Act& act) const;
@@ -89,6 +90,7 @@ class ComputeAction final : public Action {
   std::atomic<size_t> running_{0};           // of calls_
   const Options options_;
   CapturedCalls captured_;
+  const bool reads_step_;  // one of the kernels, from its stream
 };
 
 }  // namespace braid

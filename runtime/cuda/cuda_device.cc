@@ -50,6 +50,7 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
   BRAID_ASSIGN_OR_RETURN(note_memory_, Allocate(MemoryKind::kPinned, sizeof(IndexNote)));
   *reinterpret_cast<IndexNote*>(note_memory_.data()) = {};
   BRAID_ASSIGN_OR_RETURN(noted_memory_, Allocate(MemoryKind::kOwn, sizeof(int32_t)));
+  BRAID_ASSIGN_OR_RETURN(step_memory_, Allocate(MemoryKind::kOwn, sizeof(int64_t)));
   queue_.note = reinterpret_cast<IndexNote*>(note_memory_.data());
   queue_.is_noted = reinterpret_cast<int32_t*>(noted_memory_.data());
   queue_.multiprocessors = info.multiprocessors;
@@ -64,8 +65,11 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
   }
   // The common parts of all queues are known now.
   for (size_t i = 0; i < std::size(kOwnStreams) + 1; ++i) {  // and what is done together
-    const bool captures = options.uses_graphs && i == 0;     // where kernels are queued
-    streams_.push_back(std::make_unique<CudaStream>(this, queue_, captures));
+    const bool is_for_kernels = i == 0;
+    Queue queue = queue_;
+    if (is_for_kernels) queue.step = reinterpret_cast<int64_t*>(step_memory_.data());
+    streams_.push_back(
+        std::make_unique<CudaStream>(this, queue, options.uses_graphs && is_for_kernels));
   }
   streams_[0]->Clear(noted_memory_.data(), sizeof(int32_t));
   if (options.compiler != nullptr) {

@@ -98,6 +98,7 @@ class CudaDevice final : public Device {
   HostArena pinned_;
   Memory note_memory_;   // of the host
   Memory noted_memory_;  // of the card
+  Memory step_memory_;   // of the card: Queue::step
   Queue queue_;
   HostStream host_;
   // Compute, copy in, copy out, collective, together.

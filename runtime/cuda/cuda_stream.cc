@@ -241,6 +241,16 @@ void CudaStream::Launch(const CapturedWork& work) {
                                       stream_));
 }
 
+void CudaStream::SetStep(int64_t step) {
+  if (queue_.step == nullptr || step_ == step) return;
+  step_ = step;
+  CheckQueued(
+      device_.module().kernels.rearrange.fill(queue(), {.to = queue_.step,
+                                                        .element_bytes = sizeof(int64_t),
+                                                        .elements = 1,
+                                                        .bits = static_cast<uint64_t>(step)}));
+}
+
 void CudaStream::Notify(Notice notice) {
   MutexLock lock(notice_mutex_);
   DueNotice* const due =

@@ -59,6 +59,7 @@ class CudaStream final : public QueueStream {
   bool BeginCapture() override;
   std::unique_ptr<CapturedWork> EndCapture() override;
   void Launch(const CapturedWork& work) override;
+  void SetStep(int64_t step) override;
   void Notify(Notice notice) override;
   void SetName(const WorkName* name) override;
 
@@ -88,6 +89,7 @@ class CudaStream final : public QueueStream {
   // Nothing is ever queued here: other threads look at the stream while this one captures.
   void* capturing_ = nullptr;
   Queue queue_;             // of either
+  int64_t step_ = -1;       // what *queue_.step will be when all that is queued is done
   Error captured_ = kDone;  // the first error since BeginCapture
   // For Land: each larger than the one before, which queued work may still use.
   std::vector<Memory> landings_;

@@ -71,6 +71,11 @@ class Stream {
   // Queues all of it.
   virtual void Launch(const CapturedWork& /*work*/) {}
 
+  // The step, counted over checkpoints, of what is queued from now on. A stream that captures keeps
+  // it where the device's kernels read it, so that work which hangs on the step is the same work in
+  // each. Not while it captures, unless that is the step already.
+  virtual void SetStep(int64_t /*step*/) {}
+
   virtual void Notify(Notice notice) = 0;
   // What is queued from now on belongs to this; null: to nothing with a name. Borrowed as long as
   // the work.

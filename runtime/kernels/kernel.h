@@ -84,6 +84,8 @@ class Kernel {
   // Whether each Run with the same addresses and micro-batch queues the same work, whatever the
   // step: then what one queued may be queued again without a Run.
   virtual bool is_repeatable() const { return false; }
+  // Whether that work reads the step where its stream keeps it (Stream::SetStep).
+  virtual bool reads_step() const { return false; }
 
   // Whether its Run may be one with that of the next call's kernel, in whatever order: they are of
   // one kind, and neither reads what the other one writes.

@@ -26,6 +26,8 @@ struct Queue {
   IndexNote* note = nullptr;    // null: indices are not checked
   int32_t* is_noted = nullptr;  // memory of the device: whoever makes it 1 writes the note
   const void* work = nullptr;   // what the launch belongs to
+  // Memory of the device: the step of what runs in this stream. Null: no kernel reads it there.
+  int64_t* step = nullptr;
   int32_t multiprocessors = 132;
   // Products of f32 may round their operands to TF32, for the matrix units: --precision=tf32.
   bool rounds_to_tf32 = false;

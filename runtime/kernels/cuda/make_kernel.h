@@ -32,15 +32,20 @@ Queue QueueOf(const KernelRun& run);
 // Of a launch of the run.
 absl::Status LaunchStatus(const KernelRun& run, Error error);
 
+// What a launch hangs on beside its addresses and the micro-batch.
+enum class HangsOn { kNothing, kStep, kRun };
+
 // F: Error (const Queue&, const KernelRun&).
-template <class F, bool repeatable>
+template <class F, HangsOn what>
 class LaunchingKernel final : public Kernel {
  public:
   explicit LaunchingKernel(F launch) : launch_(std::move(launch)) {}
   absl::Status Run(const KernelRun& run) override {
+    if (what == HangsOn::kStep && run.stream != nullptr) run.stream->SetStep(run.step);
     return LaunchStatus(run, launch_(QueueOf(run), run));
   }
-  bool is_repeatable() const override { return repeatable; }
+  bool is_repeatable() const override { return what != HangsOn::kRun; }
+  bool reads_step() const override { return what == HangsOn::kStep; }
 
  private:
   F launch_;
@@ -49,12 +54,17 @@ class LaunchingKernel final : public Kernel {
 // Of a launch that hangs on addresses and the micro-batch, but not on the step.
 template <class F>
 std::unique_ptr<Kernel> MakeKernel(F launch) {
-  return std::make_unique<LaunchingKernel<F, true>>(std::move(launch));
+  return std::make_unique<LaunchingKernel<F, HangsOn::kNothing>>(std::move(launch));
+}
+// Of one that reads the step: from Queue::step, if that is not null.
+template <class F>
+std::unique_ptr<Kernel> MakeStepKernel(F launch) {
+  return std::make_unique<LaunchingKernel<F, HangsOn::kStep>>(std::move(launch));
 }
 // Of one that is another one in each run.
 template <class F>
 std::unique_ptr<Kernel> MakeChangingKernel(F launch) {
-  return std::make_unique<LaunchingKernel<F, false>>(std::move(launch));
+  return std::make_unique<LaunchingKernel<F, HangsOn::kRun>>(std::move(launch));
 }
 
 // With memory that it takes turns in (KernelSpec::work, which is the device's): `bytes` of it.

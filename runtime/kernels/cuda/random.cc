@@ -74,7 +74,11 @@ KernelOr MakeConstant(const KernelTable& table, const KernelSpec& spec) {
 
 KernelOr MakeStep(const KernelTable& table, const KernelSpec& spec) {
   if (spec.outputs[0].dtype != DType::kI64) return UnsupportedTypes(spec);
-  return MakeChangingKernel([&table](const Queue& queue, const KernelRun& run) {
+  return MakeStepKernel([&table](const Queue& queue, const KernelRun& run) {
+    if (queue.step != nullptr) {
+      return table.pointwise.copy(
+          queue, {.from = queue.step, .to = run.outputs[0], .bytes = sizeof(int64_t)});
+    }
     return table.rearrange.fill(queue, {.to = run.outputs[0],
                                         .element_bytes = sizeof(int64_t),
                                         .elements = 1,
@@ -179,14 +183,14 @@ KernelOr MakeRandom(const KernelTable& table, const KernelSpec& spec, std::strin
   BRAID_ASSIGN_OR_RETURN(const LogicalWalk walk, LogicalWalkOf(out));
   all.dtype = out.dtype;
   all.walk = walk.walk;
-  return MakeChangingKernel([&table, all, walk, has_input, seed = spec.seed,
-                             name = StableHash(key)](const Queue& queue, const KernelRun& run) {
+  const RandomKey random_key = MakeRandomKey(spec.seed, key, /*step=*/0);
+  std::copy(random_key.key.begin(), random_key.key.end(), all.key);
+  return MakeStepKernel([&table, all, walk, has_input](const Queue& queue, const KernelRun& run) {
     RandomLaunch launch = all;
-    const RandomKey of_step = MakeRandomKey(seed, name, run.step);
     launch.to = run.outputs[0];
     launch.x = has_input ? run.inputs[0] : nullptr;
-    std::copy(of_step.key.begin(), of_step.key.end(), launch.key);
-    launch.step = of_step.step;
+    launch.step = run.step;
+    launch.step_now = queue.step;
     launch.first = walk.first + run.micro_batch * walk.micro_batch_stride;
     return table.random.random(queue, launch);
   });

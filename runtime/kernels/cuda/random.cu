@@ -85,7 +85,8 @@ __device__ __forceinline__ void Finish(const RandomLaunch& launch, int64_t i,
 template <class T, Kind kKind>
 __global__ void __launch_bounds__(kThreads) WriteRandom(RandomLaunch launch, bool is_one_run) {
   using Draw = Drawn<T, kKind>;
-  const RandomKey key = {{launch.key[0], launch.key[1]}, launch.step};
+  const int64_t step = launch.step_now == nullptr ? launch.step : *launch.step_now;
+  const RandomKey key = {{launch.key[0], launch.key[1]}, static_cast<uint64_t>(step)};
   const int64_t elements = launch.walk.elements;
   if (is_one_run) {
     // A thread has a block of the generator.

@@ -34,7 +34,8 @@ struct RandomLaunch {
   void* to;
   const void* x;  // kDropout's
   uint32_t key[2];
-  uint64_t step;
+  int64_t step;
+  const int64_t* step_now;  // memory of the device that has it instead; null: it is `step`
   Walk walk;
   int64_t first;
   double a, b;
