@@ -242,6 +242,16 @@ absl::StatusOr<std::vector<TensorType>> OpDef::TypesOfRule(const OpContext& cont
   }
   std::vector<TensorType> types;
   for (Shape& shape : shapes) types.push_back({dtype, std::move(shape)});
+  if (makes_narrow_ && context.attrs.Has("dtype")) {
+    types[0].dtype = context.attrs.Type("dtype");
+    const bool is_narrowed = dtype == DType::kF32 && IsNarrow(types[0].dtype);
+    if (!is_narrowed && types[0].dtype != dtype) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dtype is ", std::string(ToString(types[0].dtype)), " and the inputs are ",
+                       std::string(ToString(dtype)),
+                       "; the result has the inputs' dtype, or bf16 or f16 of f32"));
+    }
+  }
   return types;
 }
 

@@ -161,8 +161,15 @@ class OpDef {
     return *this;
   }
   // These inputs, and the outputs that are like them, may be bf16 or f16 while all others are f32,
-  // in which its kernels add up: norms and pooling. --precision keeps them so between products.
+  // in which its kernels add up: norms, pooling, cross entropies. --precision keeps them so between
+  // products.
   OpDef& KeepsNarrow(std::vector<int> inputs);
+  // Its first output may be bf16 or f16 of f32 inputs, if attribute dtype says so: --precision sets
+  // it where only products read that.
+  OpDef& MakesNarrow() {
+    makes_narrow_ = true;
+    return *this;
+  }
   // Leads into mirrored values (to M) or out of them (from M), on the dimensions that its
   // attributes name; its other signatures hold on the others. Each device keeps its bytes, which
   // only mean something else: nothing is done.
@@ -205,6 +212,7 @@ class OpDef {
     return narrow_inside_ ? narrow_inside_(context) : std::vector<int>();
   }
   const std::vector<int>& keeps_narrow() const { return keeps_narrow_; }
+  bool makes_narrow() const { return makes_narrow_; }
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
@@ -261,6 +269,7 @@ class OpDef {
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
   std::vector<int> narrow_inputs_, keeps_narrow_;
+  bool makes_narrow_ = false;
   std::function<std::vector<int>(const OpContext&)> narrow_inside_;
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;

@@ -83,6 +83,21 @@ std::optional<OpCase> WithWideNumbers(OpCase c) {
   return c;
 }
 
+// With f32 inputs of which narrow results are made; nullopt: it makes none.
+std::optional<OpCase> MakingNarrow(OpCase c, DType floating) {
+  if (!c.def->makes_narrow() || !IsNarrow(floating) || c.attrs.Has("dtype")) return std::nullopt;
+  for (TensorType& input : c.inputs) {
+    if (IsNarrow(input.dtype)) input.dtype = DType::kF32;
+  }
+  c.attrs.Set("dtype", floating);
+  c.label += " of f32";
+  c.has_wide_numbers = true;
+  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
+  if (!outputs.ok()) return std::nullopt;
+  c.outputs = *std::move(outputs);
+  return c;
+}
+
 }  // namespace
 
 std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
@@ -99,8 +114,9 @@ std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
     c.label = absl::StrCat(def.name(), ", sample ", i, NameOf(sizes), ", ",
                            std::string(ToString(floating)));
     // A dtype attribute is the floating type of what has no floating input to take it from, or of a
-    // product's result.
-    const bool follows = !AnyFloating(c.inputs) || !def.narrow_inputs().empty();
+    // product's or a norm's result.
+    const bool follows =
+        !AnyFloating(c.inputs) || !def.narrow_inputs().empty() || def.makes_narrow();
     if (follows && c.attrs.Has("dtype") && IsFloating(c.attrs.Type("dtype"))) {
       c.attrs.Set("dtype", floating);
     }
@@ -121,9 +137,10 @@ std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
     }
     if (!outputs.ok()) continue;  // samples as they are were checked when the op registered
     c.outputs = *std::move(outputs);
-    std::optional<OpCase> mixed = WithWideNumbers(c);
+    std::optional<OpCase> mixed = WithWideNumbers(c), making = MakingNarrow(c, floating);
     cases.push_back(std::move(c));
     if (mixed.has_value()) cases.push_back(*std::move(mixed));
+    if (making.has_value()) cases.push_back(*std::move(making));
   }
   return cases;
 }

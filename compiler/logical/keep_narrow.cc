@@ -63,6 +63,7 @@ class Keeping {
     kFlow,     // works element by element, moves elements, or keeps them narrow (norms, pooling)
     kCast,     // makes a narrow copy
     kSum,      // sums up in f32 what is narrow, all of its `inputs`
+    kMakes,    // makes something narrow of what is wide: OpDef::MakesNarrow
   };
   // An op's part in this.
   struct Use {
@@ -108,6 +109,11 @@ class Keeping {
     if (op.outputs.empty() || op.attrs.Has("dtype")) return {};
     Use use;
     const std::vector<TensorType> inputs = InputTypes(op);
+    if (def.makes_narrow() && TypeOf(op.outputs[0]) == DType::kF32) {
+      Attrs attrs = op.attrs;
+      attrs.Set("dtype", compute_);
+      return Checked({.kind = Kind::kMakes}, op, attrs);
+    }
     std::vector<int> floating = def.narrow_inside({op.attrs, inputs});
     if (!floating.empty() && !op.attrs.Has("compute")) {
       use.kind = Kind::kInside;
@@ -193,9 +199,17 @@ class Keeping {
     const Op& op = graph_.op(id);
     return SumsUp(id, input) && IsSmall(op.outputs[0], op.inputs[input]);
   }
-  // A number by itself may be out of the narrow type's range, and its rounding is everywhere.
+  // Perhaps spread out again: sums and maxima, which are f32 though what they are of is narrow.
+  bool IsSum(TensorId tensor) const {
+    const Op& op = graph_.producer(tensor);
+    if (uses_[op.id].kind == Kind::kSum) return true;
+    return DefOf(graph_, op).moves_elements() && op.inputs.size() == 1 && IsSum(op.inputs[0]);
+  }
+  // A number by itself may be out of the narrow type's range, as a sum may be, and its rounding is
+  // everywhere.
   bool IsCheap(TensorId tensor, TensorId beside) const {
-    return IsSmall(tensor, beside) && graph_.type(tensor).shape.num_elements() > 1;
+    return IsSmall(tensor, beside) && graph_.type(tensor).shape.num_elements() > 1 &&
+           !IsSum(tensor);
   }
 
   bool MayBeNarrow(TensorId tensor) const {
@@ -243,7 +257,9 @@ class Keeping {
   void Narrow(OpId id) {
     const Use& use = uses_[id];
     if (use.types.empty() || !narrow_[graph_.op(id).outputs[0]]) return;
-    if (use.kind == Kind::kProduct) graph_.mutable_op(id).attrs.Set("dtype", compute_);
+    if (use.kind == Kind::kProduct || use.kind == Kind::kMakes) {
+      graph_.mutable_op(id).attrs.Set("dtype", compute_);
+    }
     for (const int input : use.inputs) {
       const TensorId source = graph_.op(id).inputs[input];
       if (narrow_[source]) continue;

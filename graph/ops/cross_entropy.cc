@@ -7,6 +7,7 @@
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -33,6 +34,18 @@ OpDef& AddSparseSample(OpDef& def) {
   return def.Sample(std::move(sample));
 }
 
+// What rows have (maximum, sum, loss and its gradient) is of the logits' type, or f32 of narrow
+// ones. Input `rows` is some of it.
+absl::Status CheckRowType(const OpContext& ctx, int rows) {
+  const DType logits = ctx.inputs[0].dtype;
+  if (IsNarrow(logits) && ctx.inputs[rows].dtype == DType::kF32) return absl::OkStatus();
+  return CheckSameDType(ctx, 0, rows);
+}
+absl::Status CheckSparse(const OpContext& ctx) {
+  BRAID_RETURN_IF_ERROR(CheckRowType(ctx, 2));
+  return CheckSmoothing(ctx);
+}
+
 double Flops(const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); }
 
 // logits [..., c], labels, max [...], sum [...] and, for a gradient, dloss [...]. Labels are
@@ -40,8 +53,9 @@ double Flops(const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elemen
 OpDef LossOp(std::string name, bool is_sparse) {
   OpDef def = OpDef(std::move(name))
                   .Rule(is_sparse ? "Nc,N,N,N->N" : "Nc,Nc,N,N->N")
-                  .Takes(is_sparse ? "fiff" : "ffff")
-                  .Check(CheckSmoothing)
+                  .Takes(is_sparse ? "fixx" : "ffff")
+                  .Gives([](const OpContext& ctx) { return ctx.inputs[2].dtype; })
+                  .Check(is_sparse ? CheckSparse : CheckSmoothing)
                   .Flops(Flops)
                   .Sample({.inputs = {Logits(), is_sparse ? Labels() : Logits(), Rows(), Rows()},
                            .attrs = {},
@@ -49,15 +63,15 @@ OpDef LossOp(std::string name, bool is_sparse) {
                            .high = 2,
                            .int_high = 6,
                            .check_gradient = false});
-  return is_sparse ? AddSparseSample(def) : def;
+  return is_sparse ? AddSparseSample(def.KeepsNarrow({0})) : def;
 }
 
 OpDef LossGradientOp(std::string name, bool is_sparse) {
   OpDef def =
       OpDef(std::move(name))
           .Rule(is_sparse ? "Nc,N,N,N,N->Nc" : "Nc,Nc,N,N,N->Nc")
-          .Takes(is_sparse ? "fifff" : "fffff")
-          .Check(CheckSmoothing)
+          .Takes(is_sparse ? "fixxx" : "fffff")
+          .Check(is_sparse ? CheckSparse : CheckSmoothing)
           .Linear({4})
           .NoGradient()
           .Flops(Flops)
@@ -66,18 +80,22 @@ OpDef LossGradientOp(std::string name, bool is_sparse) {
                    .low = 0.5,
                    .high = 2,
                    .int_high = 6});
-  return is_sparse ? AddSparseSample(def) : def;
+  return is_sparse ? AddSparseSample(def.KeepsNarrow({0})) : def;
 }
 
 // exp(x - max) summed over the last axis.
 OpDef SumExpOp() {
   return OpDef("sum_exp")
       .Rule("Nc,N->N")
-      .Takes("ff")
+      .Takes("fx")
+      .Gives([](const OpContext& ctx) { return ctx.inputs[1].dtype; })
+      .Check([](const OpContext& ctx) { return CheckRowType(ctx, 1); })
+      .KeepsNarrow({0})
       .Gradient([](const Context& c) {
-        const Tensor x = c.inputs[0], max = c.inputs[1], dy = c.output_gradients[0];
-        const Tensor exps = Exp(Sub(x, ExpandDims(max, -1)));
-        return Gradients{Mul(exps, ExpandDims(dy, -1)), Neg(Mul(c.outputs[0], dy))};
+        const Tensor max = c.inputs[1], dy = c.output_gradients[0];
+        const Tensor x = Cast(c.inputs[0], max.dtype());
+        const Tensor dx = Mul(Exp(Sub(x, ExpandDims(max, -1))), ExpandDims(dy, -1));
+        return Gradients{Cast(dx, c.inputs[0].dtype()), Neg(Mul(c.outputs[0], dy))};
       })
       .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Logits(), Rows()}, .attrs = {}});

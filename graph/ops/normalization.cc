@@ -17,11 +17,12 @@ OpDef LayerNormOp() {
   return OpDef("layer_norm")
       .Rule("N[c],[c],[c]->N[c],N,N")
       .Takes("fff")
+      .MakesNarrow()
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], mean = c.outputs[1], rstd = c.outputs[2];
-        const Tensor dy = c.output_gradients[0];
         Tensor dx, dgamma, dbeta;
-        if (dy.valid()) {
+        if (c.output_gradients[0].valid()) {
+          const Tensor dy = Cast(c.output_gradients[0], x.dtype());
           const Gradients gradients = ApplyAll("layer_norm_grad", {x, c.inputs[1], mean, rstd, dy});
           dx = gradients[0], dgamma = gradients[1], dbeta = gradients[2];
         }
@@ -46,7 +47,9 @@ OpDef LayerNormOp() {
       .Parts(RowParts)
       .Flops([](const OpContext& ctx) { return 7.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Rows(), Six(), Six()}, .attrs = {{"epsilon", 1e-5}}})
-      .Sample({.inputs = {{DType::kF32, {3, 5, 6}}, Six(), Six()}, .attrs = {{"epsilon", 1e-2}}});
+      .Sample({.inputs = {{DType::kF32, {3, 5, 6}}, Six(), Six()}, .attrs = {{"epsilon", 1e-2}}})
+      .Sample(
+          {.inputs = {Rows(), Six(), Six()}, .attrs = {{"epsilon", 1e-5}, {"dtype", DType::kF32}}});
 }
 
 OpDef LayerNormGradientOp() {

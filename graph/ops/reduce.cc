@@ -169,11 +169,12 @@ Gradients MeanGradient(const Context& c) {
 
 // Elements that are equal to the extreme share its gradient.
 Gradients ExtremeGradient(const Context& c) {
-  const Tensor x = c.inputs[0], dy = c.output_gradients[0];
+  const Tensor x = c.inputs[0], dy = Cast(c.output_gradients[0], x.dtype());
   const Ints& axes = c.op.attrs.Ints("axes");
   if (axes.empty()) return {dy};
   const Shape kept = KeptShape(x.shape(), axes);
-  const Tensor is_extreme = Cast(Equal(x, Reshape(c.outputs[0], kept)), x.dtype());
+  const Tensor extreme = Reshape(Cast(c.outputs[0], x.dtype()), kept);
+  const Tensor is_extreme = Cast(Equal(x, extreme), x.dtype());
   const Tensor ties = ReduceSum(is_extreme, {.axes = axes, .keep_dims = true});
   return {Mul(is_extreme, Div(Reshape(dy, kept), ties))};
 }
@@ -236,6 +237,17 @@ OpDef ArgExtremeOp(std::string name) {
                .int_high = 3});
 }
 
+OpDef ReduceExtreme(std::string name, Sbp partial) {
+  return Reduce({.name = std::move(name),
+                 .partial = partial,
+                 .takes_partial = true,
+                 .takes_bytes = true,
+                 .keeps_wide = true})
+      .Sample({.inputs = {{DType::kF32, {5, 6}}},
+               .attrs = {{"axes", Ints{1}}, {"keep_dims", false}, {"dtype", DType::kF32}}})
+      .Gradient(ExtremeGradient);
+}
+
 }  // namespace
 
 std::vector<OpDef> ReduceOps() {
@@ -253,12 +265,8 @@ std::vector<OpDef> ReduceOps() {
           .Sample({.inputs = {{DType::kF32, {6, 5}}},
                    .attrs = {{"axes", Ints{0}}, {"keep_dims", true}, {"dtype", DType::kF32}}})
           .Gradient(MeanGradient),
-      Reduce(
-          {.name = "reduce_max", .partial = sbp::Pmax, .takes_partial = true, .takes_bytes = true})
-          .Gradient(ExtremeGradient),
-      Reduce(
-          {.name = "reduce_min", .partial = sbp::Pmin, .takes_partial = true, .takes_bytes = true})
-          .Gradient(ExtremeGradient),
+      ReduceExtreme("reduce_max", sbp::Pmax),
+      ReduceExtreme("reduce_min", sbp::Pmin),
       // Products of addends are no addends, and there is no layout of factors.
       Reduce({.name = "reduce_prod", .low = 0.5, .high = 1.5}).Gradient(ProdGradient),
       Reduce({.name = "reduce_sum_square", .partial = sbp::P}).Gradient(SumSquareGradient),

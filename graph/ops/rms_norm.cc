@@ -14,12 +14,13 @@ OpDef RmsNormOp() {
   return OpDef("rms_norm")
       .Rule("N[c],[c]->N[c],N")
       .Takes("ff")
+      .MakesNarrow()
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], rstd = c.outputs[1];
         Tensor dx, dgamma;
         if (c.output_gradients[0].valid()) {
-          const Gradients gradients =
-              ApplyAll("rms_norm_grad", {x, c.inputs[1], rstd, c.output_gradients[0]});
+          const Tensor dy = Cast(c.output_gradients[0], x.dtype());
+          const Gradients gradients = ApplyAll("rms_norm_grad", {x, c.inputs[1], rstd, dy});
           dx = gradients[0], dgamma = gradients[1];
         }
         if (c.output_gradients[1].valid()) {
@@ -34,7 +35,8 @@ OpDef RmsNormOp() {
       })
       .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {rows, six}, .attrs = {{"epsilon", 1e-5}}})
-      .Sample({.inputs = {{DType::kF32, {3, 5, 6}}, six}, .attrs = {{"epsilon", 1e-2}}});
+      .Sample({.inputs = {{DType::kF32, {3, 5, 6}}, six}, .attrs = {{"epsilon", 1e-2}}})
+      .Sample({.inputs = {rows, six}, .attrs = {{"epsilon", 1e-5}, {"dtype", DType::kF32}}});
 }
 
 OpDef RmsNormGradientOp() {

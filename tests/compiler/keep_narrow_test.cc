@@ -182,6 +182,79 @@ TEST(KeepNarrow, WhatNormsAndPoolingReadAndMake) {
   EXPECT_EQ(text.find(".f32"), std::string::npos) << text;
 }
 
+// Logits, and their gradient, are read and made narrow; what rows have is f32.
+constexpr char kLoss[] = R"(
+%0:f32[8, 6] = input "x" () {dtype=f32 shape=[8, 6]} on=card[1]{0.0}
+%1:f32[6, 16] = variable "w" () {dtype=f32 shape=[6, 16]} on=card[1]{0.0}
+%2:i32[8] = input "labels" () {dtype=i32 shape=[8]} on=card[1]{0.0}
+%3:f32[8, 16] = matmul "logits" (%0, %1) on=card[1]{0.0}
+%4:f32[8] = reduce_max "max" (%3) {axes=[1] keep_dims=false} on=card[1]{0.0}
+%5:f32[8] = sum_exp "sum" (%3, %4) on=card[1]{0.0}
+%6:f32[8] = sparse_softmax_cross_entropy "loss" (%3, %2, %4, %5) on=card[1]{0.0}
+%7:f32[8, 16] = sparse_softmax_cross_entropy_grad "dlogits" (%3, %2, %4, %5, %6) on=card[1]{0.0}
+%8:f32[8, 6] = matmul "dx" (%7, %1) {transpose_b=true} on=card[1]{0.0}
+%9:f32[6, 16] = tensordot "dw" (%0, %7) on=card[1]{0.0}
+fetch "of_loss" (%6) on=card[1]{0.0}
+fetch "of_dx" (%8) on=card[1]{0.0}
+fetch "of_dw" (%9) on=card[1]{0.0}
+)";
+TEST(KeepNarrow, LogitsAndTheirGradient) {
+  ExpectTexts(
+      kLoss,
+      {":bf16[8, 16] = matmul \"logits\"",
+       ":f32[8] = reduce_max \"max\" (%3) {axes=[1] dtype=f32 keep_dims=false}",
+       ":f32[8] = sum_exp \"sum\" (%3, %4) on",
+       ":f32[8] = sparse_softmax_cross_entropy \"loss\" (%3, %2, %4, %5) on",
+       ":bf16[8, 16] = sparse_softmax_cross_entropy_grad \"dlogits\" (%3, %2, %4, %5, %6) on"});
+  const std::string text = Narrowed(kLoss);
+  EXPECT_EQ(text.find("logits.bf16"), std::string::npos) << text;
+  EXPECT_EQ(text.find(".f32"), std::string::npos) << text;
+  // Without a gradient that products read, nothing is gained.
+  ExpectTexts(absl::StrCat(kLoss, "fetch \"of_dlogits\" (%7) on=card[1]{0.0}\n"),
+              {":f32[8, 16] = matmul \"logits\"", ":f32[8] = sum_exp \"sum\" (%3, %4) on",
+               ":f32[8, 16] = sparse_softmax_cross_entropy_grad \"dlogits\""});
+}
+
+// A softmax by hand: what is left of numbers that are alike, and sums of many, are not rounded.
+TEST(KeepNarrow, NotWhatSumsAreTakenOff) {
+  ExpectTexts(R"(
+%0:f32[8, 6] = input "x" () {dtype=f32 shape=[8, 6]} on=card[1]{0.0}
+%1:f32[6, 16] = variable "w" () {dtype=f32 shape=[6, 16]} on=card[1]{0.0}
+%2:f32[16, 6] = variable "v" () {dtype=f32 shape=[16, 6]} on=card[1]{0.0}
+%3:f32[8, 16] = matmul "scores" (%0, %1) on=card[1]{0.0}
+%4:f32[8, 1] = reduce_max "max" (%3) {axes=[1] keep_dims=true} on=card[1]{0.0}
+%5:f32[8, 16] = sub "less" (%3, %4) on=card[1]{0.0}
+%6:f32[8, 16] = exp "exps" (%5) on=card[1]{0.0}
+%7:f32[8, 1] = reduce_sum "sum" (%6) {axes=[1] keep_dims=true} on=card[1]{0.0}
+%8:f32[8, 16] = div "p" (%6, %7) on=card[1]{0.0}
+%9:f32[8, 6] = matmul "y" (%8, %2) on=card[1]{0.0}
+fetch "of_y" (%9) on=card[1]{0.0}
+)",
+              {":f32[8, 16] = matmul \"scores\"", ":f32[8, 16] = sub \"less\" (%3, %4)",
+               ":f32[8, 16] = exp \"exps\"", ":f32[8, 16] = div \"p\""});
+}
+
+// A layer norm reads the residual sum as it is, and makes what products read.
+constexpr char kNorm[] = R"(
+%0:f32[8, 6] = input "x" () {dtype=f32 shape=[8, 6]} on=card[1]{0.0}
+%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]} on=card[1]{0.0}
+%2:f32[6] = variable "gamma" () {dtype=f32 shape=[6]} on=card[1]{0.0}
+%3:f32[8, 6] = matmul "h" (%0, %1) on=card[1]{0.0}
+%4:f32[8, 6] = add "sum" (%3, %0) on=card[1]{0.0}
+%5:f32[8, 6], %6:f32[8], %7:f32[8] = layer_norm "ln" (%4, %2, %2) {epsilon=1e-05} on=card[1]{0.0}
+%8:f32[8, 6] = matmul "next" (%5, %1) on=card[1]{0.0}
+%9:f32[8, 6] = add "y" (%8, %4) on=card[1]{0.0}
+fetch "of_y" (%9) on=card[1]{0.0}
+)";
+TEST(KeepNarrow, WhatLayerNormsMake) {
+  ExpectTexts(kNorm, {":f32[8, 6] = add \"sum\"",
+                      ":bf16[8, 6], %6:f32[8], %7:f32[8] = layer_norm \"ln\" (%4, %2, %2) "
+                      "{dtype=bf16 epsilon=1e-05}",
+                      "= matmul \"next\" (%5, "});
+  ExpectTexts(absl::StrCat(kNorm, "fetch \"of_ln\" (%5) on=card[1]{0.0}\n"),
+              {"%5:f32[8, 6], %6:f32[8], %7:f32[8] = layer_norm \"ln\" (%4, %2, %2) {epsilon"});
+}
+
 // Where a reader of a norm's result wants f32, the norm and what it reads stay so.
 TEST(KeepNarrow, NotANormThatIsReadWide) {
   ExpectTexts(Block() + "fetch \"of_bn\" (%9) on=card[1]{0.0}\n",
@@ -248,10 +321,10 @@ TEST(KeepNarrow, NotBesideOtherReaders) {
   ExpectTexts(R"(
 %0:f32[8, 6] = input "x" () {dtype=f32 shape=[8, 6]} on=card[1]{0.0}
 %1:f32[8, 8] = matmul "y" (%0, %0) {transpose_b=true} on=card[1]{0.0}
-%2:f32[8] = reduce_max "largest" (%1) {axes=[1] keep_dims=false} on=card[1]{0.0}
+%2:f32[8] = reduce_prod "product" (%1) {axes=[1] keep_dims=false} on=card[1]{0.0}
 %3:f32[8, 6] = matmul "u" (%1, %0) on=card[1]{0.0}
 fetch "of_u" (%3) on=card[1]{0.0}
-fetch "of_largest" (%2) on=card[1]{0.0}
+fetch "of_product" (%2) on=card[1]{0.0}
 )",
               {":f32[8, 8] = matmul \"y\""});
 }

@@ -6,22 +6,6 @@
 namespace braid::cuda {
 namespace {
 
-// Numbers that have the type of x, or of what is computed with.
-template <class T>
-__device__ __forceinline__ Compute<T> LoadNumber(bool is_wide, const void* numbers, int64_t i) {
-  return is_wide ? static_cast<const Compute<T>*>(numbers)[i]
-                 : Load(static_cast<const T*>(numbers) + i);
-}
-template <class T>
-__device__ __forceinline__ void StoreNumber(bool is_wide, void* numbers, int64_t i,
-                                            Compute<T> value) {
-  if (is_wide) {
-    static_cast<Compute<T>*>(numbers)[i] = value;
-  } else {
-    Store(static_cast<T*>(numbers) + i, value);
-  }
-}
-
 // What a channel of a group is normalized with.
 template <class A>
 struct Channel {

@@ -24,11 +24,17 @@ constexpr int64_t kPartRows = 64;    // whose terms of dgamma and dbeta are summ
 enum class RowNormKind { kLayer, kRms };
 
 PlanOr PlanRowNorm(const NormalizationTable& table, const KernelSpec& spec, RowNormKind kind) {
-  const std::optional<DType> type = FloatingTypeOf(spec);
+  const DType y_type = spec.outputs[0].dtype;
+  KernelSpec of_one_type = spec;
+  if (IsNarrow(y_type) && spec.inputs[0].dtype == DType::kF32) {
+    of_one_type.outputs[0].dtype = DType::kF32;
+  }
+  const std::optional<DType> type = FloatingTypeOf(of_one_type);
   if (!type.has_value()) return UnsupportedTypes(spec);
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const RowNormLaunch launch = {.type = *type,
+                                .y_type = y_type,
                                 .rows = view.outer,
                                 .size = view.size,
                                 .epsilon = spec.attrs.Double("epsilon")};

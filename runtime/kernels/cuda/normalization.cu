@@ -6,7 +6,8 @@
 namespace braid::cuda {
 namespace {
 
-template <class T, int kPack>
+// Y: of which the results are; narrow ones may be made of f32.
+template <class T, int kPack, class Y = T>
 __global__ void __launch_bounds__(kThreads) RowNorm(RowNormLaunch l, bool are_warps) {
   using A = Compute<T>;
   const Team team = MyTeam(are_warps);
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(kThreads) RowNorm(RowNormLaunch l, bool are_wa
       LoadPack<kPack>(static_cast<const T*>(l.gamma) + i, gamma);
       if (l.beta != nullptr) LoadPack<kPack>(static_cast<const T*>(l.beta) + i, beta);
       for (int j = 0; j < kPack; ++j) values[j] = (values[j] - mean) * rstd * gamma[j] + beta[j];
-      StorePack<kPack>(static_cast<T*>(l.y) + row * l.size + i, values);
+      StorePack<kPack>(static_cast<Y*>(l.y) + row * l.size + i, values);
     }
     if (team.lane != 0) continue;
     Store(static_cast<T*>(l.rstd) + row, rstd);
@@ -274,8 +275,19 @@ __global__ void __launch_bounds__(kThreads) GroupNormParameterGrad(GroupNormGrad
 Error LaunchRowNorm(const Queue& queue, const RowNormLaunch& l) {
   if (l.size == 0) return kDone;
   const Teams teams = TeamsFor(queue, l.rows, l.size);
-  const bool is_packed = FitsPacks(l.type, l.size) && IsAligned(l.x) && IsAligned(l.y) &&
+  const bool is_packed = FitsPacks(l.y_type, l.size) && IsAligned(l.x) && IsAligned(l.y) &&
                          IsAligned(l.gamma) && IsAligned(l.beta);
+  if (l.y_type != l.type) {
+    return VisitPacks(l.y_type, is_packed, [&](auto type, auto pack) -> Error {
+      using Y = decltype(type);
+      if constexpr (kIsHalf<Y>) {
+        return LaunchBlocks(queue, teams.blocks, teams.threads, RowNorm<float, pack.kSize, Y>, l,
+                            teams.are_warps);
+      } else {
+        return kNoSuchType;
+      }
+    });
+  }
   return VisitPacks(l.type, is_packed, [&](auto type, auto pack) {
     return LaunchBlocks(queue, teams.blocks, teams.threads, RowNorm<decltype(type), pack.kSize>, l,
                         teams.are_warps);

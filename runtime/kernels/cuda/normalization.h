@@ -12,6 +12,7 @@ namespace braid::cuda {
 // Layer norm of rows; RMS norm without beta and mean, which is 0 then.
 struct RowNormLaunch {
   DType type = DType::kF32;
+  DType y_type = DType::kF32;  // the same, or narrow where that is f32
   const void *x = nullptr, *gamma = nullptr, *beta = nullptr;
   void *y = nullptr, *mean = nullptr, *rstd = nullptr;
   int64_t rows = 0, size = 0;

@@ -122,7 +122,8 @@ PlanOr PlanReduce(const ReduceTable& table, const KernelSpec& spec, Reduction ki
   const bool is_byte = type == DType::kU8 || type == DType::kBool;
   const bool is_extreme = kind == Reduction::kMax || kind == Reduction::kMin;
   const DType result = spec.outputs[0].dtype;
-  const bool has_result = result == type || (kind == Reduction::kSum && result == WideType(type));
+  const bool may_be_wide = kind == Reduction::kSum || is_extreme;
+  const bool has_result = result == type || (may_be_wide && result == WideType(type));
   if (!has_result || (is_mean && !IsFloating(type)) || (is_byte && !is_extreme)) {
     return UnsupportedTypes(spec);
   }

@@ -60,14 +60,29 @@ __device__ __forceinline__ T TeamSum(const Team& team, T value) {
   return TeamJoin(team, value, SumOf(), T(0));
 }
 
-// kPack neighbouring elements: one, or 16 bytes.
+// Numbers that have the type of x, or of what is computed with.
+template <class T>
+__device__ __forceinline__ Compute<T> LoadNumber(bool is_wide, const void* numbers, int64_t i) {
+  return is_wide ? static_cast<const Compute<T>*>(numbers)[i]
+                 : Load(static_cast<const T*>(numbers) + i);
+}
+template <class T>
+__device__ __forceinline__ void StoreNumber(bool is_wide, void* numbers, int64_t i,
+                                            Compute<T> value) {
+  if (is_wide) {
+    static_cast<Compute<T>*>(numbers)[i] = value;
+  } else {
+    Store(static_cast<T*>(numbers) + i, value);
+  }
+}
+
+// kPack neighbouring elements: one, or 16 bytes, or twice that.
 template <int kPack, class T>
 __device__ __forceinline__ void LoadPack(const T* from, Compute<T> (&to)[kPack]) {
   if constexpr (kPack == 1) {
     to[0] = Load(from);
   } else {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
-    for (int j = 0; j < kPack; ++j) to[j] = Load(&pack.values[j]);
+    LoadFirst<T, kPack>(from, to);
   }
 }
 template <int kPack, class T>

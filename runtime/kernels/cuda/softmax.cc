@@ -71,20 +71,29 @@ PlannedOr PlanSoftmaxGrad(const SoftmaxTable& table, const KernelSpec& spec, boo
   });
 }
 
+// Whether what rows have, of which operand `rows` is some, is f32 of narrow logits; UNIMPLEMENTED
+// where it is of another type than they, and not that.
+absl::StatusOr<bool> AreRowsWide(const KernelSpec& spec, int rows) {
+  const DType logits = spec.inputs[0].dtype, of_rows = spec.inputs[rows].dtype;
+  const bool are_wide = IsNarrow(logits) && of_rows == DType::kF32;
+  if (!IsFloating(logits) || (of_rows != logits && !are_wide)) return UnsupportedTypes(spec);
+  return are_wide;
+}
+
 PlannedOr PlanSumExp(const SoftmaxTable& table, const KernelSpec& spec) {
-  const std::optional<DType> type = FloatingTypeOf(spec);
-  if (!type.has_value()) return UnsupportedTypes(spec);
+  BRAID_ASSIGN_OR_RETURN(const bool are_wide, AreRowsWide(spec, 1));
   const AxisView view = RowsOf(spec.inputs[0].shape());
-  return Planned(
-      [&table, launch = SumExpLaunch{.type = *type, .rows = view.outer, .size = view.size}] {
-        return MakeKernel([=, &table](const Queue& queue, const KernelRun& run) {
-          SumExpLaunch now = launch;
-          now.x = run.inputs[0];
-          now.max = run.inputs[1];
-          now.sum = run.outputs[0];
-          return table.sum_exp(queue, now);
-        });
-      });
+  const SumExpLaunch launch = {
+      .type = spec.inputs[0].dtype, .are_wide = are_wide, .rows = view.outer, .size = view.size};
+  return Planned([&table, launch] {
+    return MakeKernel([=, &table](const Queue& queue, const KernelRun& run) {
+      SumExpLaunch now = launch;
+      now.x = run.inputs[0];
+      now.max = run.inputs[1];
+      now.sum = run.outputs[0];
+      return table.sum_exp(queue, now);
+    });
+  });
 }
 
 // Of rows of `classes`, the last axis; input `operand` has the labels.
@@ -110,11 +119,11 @@ enum class LabelKind { kNumbers, kProbabilities };
 
 PlannedOr PlanCrossEntropy(const SoftmaxTable& table, const KernelSpec& spec, LabelKind kind,
                            bool is_gradient) {
-  const std::optional<DType> type = FloatingTypeOf(spec);
-  if (!type.has_value()) return UnsupportedTypes(spec);
   const OperandSpec logits = spec.inputs[0];
-  CrossEntropyLaunch launch = {.type = *type};
+  CrossEntropyLaunch launch = {.type = logits.dtype};
+  BRAID_ASSIGN_OR_RETURN(launch.are_wide, AreRowsWide(spec, 2));
   const bool has_numbers = kind == LabelKind::kNumbers;
+  if (!has_numbers && !FloatingTypeOf(spec).has_value()) return UnsupportedTypes(spec);
   if (has_numbers) {
     BRAID_ASSIGN_OR_RETURN(launch.labels, LabelsOf(spec, logits, 1));
     const double smoothing = Number(spec.attrs, "label_smoothing", 0);

@@ -122,14 +122,14 @@ __global__ void __launch_bounds__(kThreads) SumExp(SumExpLaunch l, bool are_warp
   const Team team = MyTeam(are_warps);
   for (int64_t row = team.row; row < l.rows; row += team.row_step) {
     const T* x = static_cast<const T*>(l.x) + row * l.size;
-    const A max = Load(static_cast<const T*>(l.max) + row);
+    const A max = LoadNumber<T>(l.are_wide, l.max, row);
     A values[kPack], sum = 0;
     for (int64_t i = team.lane * kPack; i < l.size; i += int64_t{team.size} * kPack) {
       LoadPack<kPack>(x + i, values);
       for (int j = 0; j < kPack; ++j) sum += FastExp(values[j] - max);
     }
     sum = TeamSum(team, sum);
-    if (team.lane == 0) Store(static_cast<T*>(l.sum) + row, sum);
+    if (team.lane == 0) StoreNumber<T>(l.are_wide, l.sum, row, sum);
   }
 }
 
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t row = team.row; row < l.labels.rows; row += team.row_step) {
     const T* logits = static_cast<const T*>(l.logits) + row * l.labels.here;
     const Label label = LabelOf(queue, l.labels, row, team.lane == 0);
-    const A max = Load(static_cast<const T*>(l.max) + row);
+    const A max = LoadNumber<T>(l.are_wide, l.max, row);
     A below = 0;
     if (l.on_each != 0) {
       for (int64_t i = team.lane; i < l.labels.here; i += team.size)
@@ -171,13 +171,13 @@ __global__ void __launch_bounds__(kThreads)
     double value = 0;
     if (label.counts) {
       if (l.labels.first == 0 && l.labels.here > 0) {
-        value = static_cast<double>(fn::Log(Load(static_cast<const T*>(l.sum) + row)));
+        value = static_cast<double>(fn::Log(LoadNumber<T>(l.are_wide, l.sum, row)));
       }
       if (label.local >= 0)
         value += l.on_label * static_cast<double>(max - Load(logits + label.local));
       value += l.on_each * static_cast<double>(below);
     }
-    Store(static_cast<T*>(l.out) + row, static_cast<A>(value));
+    StoreNumber<T>(l.are_wide, l.out, row, static_cast<A>(value));
   }
 }
 
@@ -191,9 +191,9 @@ __global__ void __launch_bounds__(kThreads)
     const T* logits = static_cast<const T*>(l.logits) + row * size;
     T* out = static_cast<T*>(l.out) + row * size;
     const Label label = LabelOf(queue, l.labels, row, team.lane == 0);
-    const A max = Load(static_cast<const T*>(l.max) + row);
-    const A dloss = Load(static_cast<const T*>(l.dloss) + row);
-    const A factor = dloss / Load(static_cast<const T*>(l.sum) + row);
+    const A max = LoadNumber<T>(l.are_wide, l.max, row);
+    const A dloss = LoadNumber<T>(l.are_wide, l.dloss, row);
+    const A factor = dloss / LoadNumber<T>(l.are_wide, l.sum, row);
     const A each = static_cast<A>(l.on_each * static_cast<double>(dloss));
     const A on_label = static_cast<A>(l.on_label * static_cast<double>(dloss));
     for (int64_t i = team.lane * kPack; i < size; i += int64_t{team.size} * kPack) {

@@ -25,6 +25,7 @@ struct SoftmaxLaunch {
 // sum[row] = sum of exp(x - max[row]).
 struct SumExpLaunch {
   DType type = DType::kF32;
+  bool are_wide = false;  // max and sum: f32 of a narrow x
   const void *x = nullptr, *max = nullptr;
   void* sum = nullptr;
   int64_t rows = 0, size = 0;
@@ -42,6 +43,7 @@ struct Labels {
 // A row's probability is `probabilities`, or on_label at its label and on_each at each class.
 struct CrossEntropyLaunch {
   DType type = DType::kF32;
+  bool are_wide = false;  // max, sum, losses and their gradient: f32 of narrow logits
   const void *logits = nullptr, *max = nullptr, *sum = nullptr;
   Labels labels;                        // of rows with class numbers
   const void* probabilities = nullptr;  // of the others
