@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <set>
 #include <utility>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "runtime/base/prefixed.h"
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/call_fuser.h"
 #include "runtime/plan_read.h"
 
 namespace braid {
@@ -236,19 +238,27 @@ absl::Status Executor::Connect() {
     SendLandingKey(*link, options_.job, {reg, landing.key});
   }
   BRAID_RETURN_IF_ERROR(bus_.Start());
-  std::set<uint32_t> devices;
-  for (const auto& [number, thread] : threads_) devices.insert(DeviceOfThread(number));
-  for (const uint32_t device : devices) {
+  std::map<uint32_t, Reactor*> devices;  // each by one of its threads
+  for (const auto& [number, thread] : threads_) {
+    devices.emplace(DeviceOfThread(number), thread.reactor);
+  }
+  for (const auto& [index, reactor] : devices) {
     ++devices_filling_;
-    (*resources_.devices)[device]->Drain(
-        [this, control = resources_.control, is_alive = is_alive_](const absl::Status& status) {
-          control->Post([this, is_alive, status] {
-            if (!*is_alive) return;
-            if (!status.ok()) return OnFailure(status);
-            --devices_filling_;
-            CheckReady();
-          });
-        });
+    Device* const device = (*resources_.devices)[index].get();
+    const Notice drained = [this, control = resources_.control,
+                            is_alive = is_alive_](const absl::Status& status) {
+      control->Post([this, is_alive, status] {
+        if (!*is_alive) return;
+        if (!status.ok()) return OnFailure(status);
+        --devices_filling_;
+        CheckReady();
+      });
+    };
+    // Not on this thread, which has other things to do in the meantime.
+    reactor->Post([device, drained] {
+      if (CallFuser* const fuser = device->call_fuser()) fuser->Compile();
+      device->Drain(drained);
+    });
   }
   resources_.collectives->Connect(
       [this, control = resources_.control, is_alive = is_alive_](absl::Status status) {

@@ -18,6 +18,11 @@ int CardPrograms::Add(const std::string& text) {
   return it->second;
 }
 
+void CardPrograms::Compile() {
+  MutexLock lock(mutex_);
+  CompileLocked();
+}
+
 void* CardPrograms::Find(int number) {
   MutexLock lock(mutex_);
   if (!entries_[number].was_tried) CompileLocked();
@@ -39,6 +44,7 @@ void CardPrograms::CompileLocked() {
                     ") fused_", numbers.size(), text);
     numbers.push_back(number);
   }
+  if (numbers.empty()) return;
   CardInfo info = {};
   if (options_.module->describe(options_.card, &info) != kDone) return;
   const std::string code = options_.compiler->Code(info.major, info.minor, source);

@@ -25,6 +25,7 @@ class CardPrograms final : public Programs {
   ~CardPrograms() override;
 
   int Add(const std::string& text) override;
+  void Compile() override;
   void* Find(int number) override;
   Error Launch(const Queue& queue, void* kernel, unsigned blocks,
                const FusedOperands& operands) override;

@@ -38,6 +38,8 @@ class CallFuser {
   // Ascending, without overlaps; takes the kernels of these calls. What they make as scratch and
   // nobody else reads may not be there afterwards.
   virtual std::vector<FusedCalls> Fuse(std::vector<PlacedCall>& calls) = 0;
+  // What Fuse has made so far is ready to run, which may take seconds. Any thread.
+  virtual void Compile() = 0;
 };
 
 }  // namespace braid

@@ -158,6 +158,7 @@ class CudaFusionTest : public testing::Test {
     });
     EXPECT_TRUE(job.ok()) << job.status().message();
     if (!job.ok()) return result;
+    result.compiled = CountedOnHost("BraidFakeProgramsCompiled") - compiled;
     std::mt19937 random(seed);
     std::vector<std::pair<std::string, Array>> feeds;
     for (const auto& [name, shape] : inputs) {
@@ -173,7 +174,8 @@ class CudaFusionTest : public testing::Test {
       for (const Array& value : run->Values(name)) result.fetched.emplace_back(name, value);
     }
     result.launches = CountedOnHost("BraidFakeProgramLaunches") - launches;
-    result.compiled = CountedOnHost("BraidFakeProgramsCompiled") - compiled;
+    EXPECT_EQ(CountedOnHost("BraidFakeProgramsCompiled") - compiled, result.compiled)
+        << "all when the job is loaded";
     return result;
   }
 

@@ -15,6 +15,7 @@ class ProgramTexts final : public Programs {
     texts.push_back(text);
     return static_cast<int>(texts.size()) - 1;
   }
+  void Compile() override {}
   void* Find(int /*number*/) override { return nullptr; }
   Error Launch(const Queue& /*queue*/, void* /*kernel*/, unsigned /*blocks*/,
                const FusedOperands& /*operands*/) override {

@@ -81,6 +81,9 @@ inline void LoadSquares(const void* row, bool turned, uint32_t (&to)[4]) {
 
 namespace braid::cuda {
 
+inline float Kept(float value) { return value; }
+inline double Kept(double value) { return value; }
+
 template <class T>
 void MultiplyOnUnit(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
   using cuda_on_host::Half;

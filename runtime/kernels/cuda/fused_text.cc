@@ -124,6 +124,8 @@ class Writer {
     std::string value = absl::StrReplaceAll(piece.function, values);
     if (IsNarrow(piece.output)) {
       value = absl::StrFormat("Widened(Rounded<%s>(%s))", TypeText(piece.output), value);
+    } else if (IsFloating(piece.makes)) {
+      value = absl::StrFormat("Kept(%s)", value);  // a product and a sum are rounded each
     }
     std::string text =
         absl::StrFormat("      const %s v%d = %s;\n", TypeText(piece.makes), i, value);

@@ -17,6 +17,16 @@
 
 namespace braid::cuda {
 
+// The value, rounded: what is computed of it is not made one instruction with what made it.
+__device__ __forceinline__ float Kept(float value) {
+  asm("" : "+f"(value));
+  return value;
+}
+__device__ __forceinline__ double Kept(double value) {
+  asm("" : "+d"(value));
+  return value;
+}
+
 // c += a b of 16-bit numbers, over the threads of a warp: a has 16 rows of 16, b 16 of 8. Thread
 // 4 g + t has, in this order: of a in row g, then g + 8, columns 2 t and 2 t + 1, then these of
 // columns 2 t + 8 and + 9; of b column g, rows 2 t and 2 t + 1, then 2 t + 8 and + 9; of c columns

@@ -15,6 +15,7 @@ class PointwiseFuser final : public CallFuser {
  public:
   explicit PointwiseFuser(Programs* programs) : programs_(*programs) {}  // borrowed
   std::vector<FusedCalls> Fuse(std::vector<PlacedCall>& calls) override;
+  void Compile() override { programs_.Compile(); }
 
  private:
   Programs& programs_;

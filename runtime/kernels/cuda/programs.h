@@ -14,8 +14,10 @@ class Programs {
   // A kernel, from its parameters' list on, of blocks of kThreads; fused_prelude.h stands before
   // it. Its number: the same for the same text.
   virtual int Add(const std::string& text) = 0;
-  // The kernel, for Launch; compiles all that was added before if it has to. Null if that failed,
-  // which was logged.
+  // All that was added before.
+  virtual void Compile() = 0;
+  // The kernel, for Launch; compiles it if that was not done. Null if that failed, which was
+  // logged.
   virtual void* Find(int number) = 0;
   virtual Error Launch(const Queue& queue, void* kernel, unsigned blocks,
                        const FusedOperands& operands) = 0;
