@@ -63,6 +63,16 @@ bool AnyFloating(std::span<const TensorType> types) {
                      [](const TensorType& type) { return IsFloating(type.dtype); });
 }
 
+// Whose inputs, or what is asked for, have become others; nullopt: the operator does not take them.
+std::optional<OpCase> OfSeveralTypes(OpCase c, const char* label) {
+  c.label += label;
+  c.has_wide_numbers = true;
+  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
+  if (!outputs.ok()) return std::nullopt;  // registering the operator tried its own samples
+  c.outputs = *std::move(outputs);
+  return c;
+}
+
 // The same with f32 for all that need not be as narrow as these inputs; nullopt: nothing is.
 std::optional<OpCase> WithWideNumbers(OpCase c) {
   const std::vector<int>& narrow = c.def->keeps_narrow();
@@ -75,12 +85,7 @@ std::optional<OpCase> WithWideNumbers(OpCase c) {
     any_wide = true;
   }
   if (!any_wide) return std::nullopt;
-  c.label += " and f32";
-  c.has_wide_numbers = true;
-  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
-  if (!outputs.ok()) return std::nullopt;  // registering the operator tried its own samples
-  c.outputs = *std::move(outputs);
-  return c;
+  return OfSeveralTypes(std::move(c), " and f32");
 }
 
 // With f32 inputs of which narrow results are made; nullopt: it makes none.
@@ -90,12 +95,7 @@ std::optional<OpCase> MakingNarrow(OpCase c, DType floating) {
     if (IsNarrow(input.dtype)) input.dtype = DType::kF32;
   }
   c.attrs.Set("dtype", floating);
-  c.label += " of f32";
-  c.has_wide_numbers = true;
-  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
-  if (!outputs.ok()) return std::nullopt;
-  c.outputs = *std::move(outputs);
-  return c;
+  return OfSeveralTypes(std::move(c), " of f32");
 }
 
 }  // namespace

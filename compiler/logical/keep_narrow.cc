@@ -201,9 +201,11 @@ class Keeping {
   }
   // Perhaps spread out again: sums and maxima, which are f32 though what they are of is narrow.
   bool IsSum(TensorId tensor) const {
-    const Op& op = graph_.producer(tensor);
-    if (uses_[op.id].kind == Kind::kSum) return true;
-    return DefOf(graph_, op).moves_elements() && op.inputs.size() == 1 && IsSum(op.inputs[0]);
+    const Op* op = &graph_.producer(tensor);
+    while (op->inputs.size() == 1 && DefOf(graph_, *op).moves_elements()) {
+      op = &graph_.producer(op->inputs[0]);
+    }
+    return uses_[op->id].kind == Kind::kSum;
   }
   // A number by itself may be out of the narrow type's range, as a sum may be, and its rounding is
   // everywhere.

@@ -28,7 +28,7 @@ class SpinBudget {
   // waits until that one's time is over, again and again.
   bool NoteTurn(Nanoseconds wanted, Nanoseconds got) {
     if (got - wanted < kLongestGap) return true;
-    looks_from_ = got + std::min(kRespite * std::min(got - wanted, kSecond), kSecond);
+    looks_from_ = got + kRespite * std::min(got - wanted, kSecond / kRespite);
     return false;
   }
 
